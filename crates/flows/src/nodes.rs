@@ -10,6 +10,7 @@ use ekiden_overlay::leg::Look;
 use ekiden_overlay::load::Load;
 use ekiden_overlay::path::{Class, Direction, Path, Wanted};
 use ekiden_overlay::places::Places;
+use ekiden_overlay::receipt::Verdict;
 use ekiden_overlay::told::Told;
 use ekiden_units::Time;
 
@@ -156,6 +157,11 @@ impl<'a> Nodes<'a> {
     pub fn open_failed(&mut self, near: usize, path: &Path, leg: (usize, usize), now: Time) {
         self.nodes[near].places.failed(path, now);
         self.fail(leg.0, leg.1, now);
+    }
+
+    /// A stream was opened. Nodes here deliver what they take, if slowly.
+    pub fn opened(&mut self, near: usize, path: &Path, now: Time) {
+        self.nodes[near].places.judge(path, Verdict::Delivered, now, now);
     }
 
     /// Whether it is known that a path cannot be opened now.

@@ -221,6 +221,9 @@ impl<'a> Run<'a> {
             self.again.push(Again { at: now + ANSWERS_WITHIN, offered, failed: (place, failed), rest: places });
             return;
         }
+        if let Some(taken) = &place.taken {
+            self.nodes.opened(offered.near, &taken.path, now);
+        }
         let rtt_s = rtts().fold(0.0, f64::max);
         let over = legs.iter().flat_map(|leg| self.over(leg.0, leg.1)).collect();
         self.streams.push(Stream {

@@ -348,6 +348,14 @@ pub fn unsent(socket: &impl AsFd) -> u64 {
     if asked == 0 { u64::try_from(unsent).unwrap_or_default() } else { 0 }
 }
 
+/// How many bytes have come on a TCP connection that nobody has read; 0 if the kernel does not say.
+pub fn unread(socket: &impl AsFd) -> u64 {
+    let mut unread: libc::c_int = 0;
+    // SAFETY: the kernel writes one int there, and nothing if it fails.
+    let asked = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::FIONREAD, &raw mut unread) };
+    if asked == 0 { u64::try_from(unread).unwrap_or_default() } else { 0 }
+}
+
 /// Raises this process's limit of open files to the most it may have, and returns it.
 pub fn raise_open_files() -> io::Result<u64> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};

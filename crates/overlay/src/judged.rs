@@ -48,18 +48,19 @@ impl Judged {
     }
 
     /// What part came of what the nodes in between were believed to give, for [`crate::known::Known::judge`]. Once in a stream's time.
-    /// `None` if it says nothing: it is short or for answers, no node is in between, or it got less than was expected, but no less than
-    /// the direct path is known to give.
+    /// Where nothing was known of the path, the part of what the direct path is known to give. `None` if it says nothing: it is short or for
+    /// answers, no node is in between, or it got less than was expected, but no less than the direct path is known to give.
     pub fn says(&mut self, taken: &Taken, is_over: bool, now: Time) -> Option<f64> {
         let least = if is_over { LEAST } else { AFTER };
         if self.is_done || now.since(self.begun) < least + Time(taken.rtt.0.saturating_mul(ROUNDS)) {
             return None;
         }
         self.is_done = true;
-        if taken.class != Class::Bulk || taken.path.relays().is_empty() || taken.sure == BitRate(0) {
+        let believed = if taken.sure > BitRate(0) { taken.sure } else { taken.direct };
+        if taken.class != Class::Bulk || taken.path.relays().is_empty() || believed == BitRate(0) {
             return None;
         }
-        let part = self.most_bit_s / taken.sure.0 as f64;
+        let part = self.most_bit_s / believed.0 as f64;
         let is_worse = self.most_bit_s < taken.direct.0 as f64 * ENOUGH;
         (part >= ENOUGH || is_worse).then_some(part)
     }
@@ -94,6 +95,14 @@ mod tests {
         assert_eq!(judged(&taken(Class::Interactive), 2.0, 4, true), None);
         let direct = Taken { path: Path(vec!["paris".into()]), ..bulk };
         assert_eq!(judged(&direct, 2.0, 4, true), None);
+    }
+
+    #[test]
+    fn a_path_of_which_nothing_was_known_is_judged_by_the_direct_one() {
+        let unknown = Taken { sure: BitRate(0), ..taken(Class::Bulk) };
+        assert_eq!(judged(&unknown, 2.0, 4, true), Some(0.2));
+        assert_eq!(judged(&unknown, 50.0, 4, true), Some(5.0));
+        assert_eq!(judged(&Taken { direct: BitRate(0), ..unknown }, 2.0, 4, true), None);
     }
 
     #[test]

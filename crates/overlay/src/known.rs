@@ -82,6 +82,11 @@ impl Known {
         self.own.get(to).is_some_and(|leg| leg.is_shunned(now))
     }
 
+    /// When this node's leg to another has last failed.
+    pub(crate) fn failed_at(&self, to: &str) -> Option<Time> {
+        self.own.get(to)?.failed_at()
+    }
+
     /// How long ago a node has told something.
     pub fn heard_ago(&self, node: &str, now: Time) -> Option<Time> {
         Some(now.since(self.told.get(node)?.at))

@@ -130,6 +130,11 @@ impl Leg {
         self.failed = Some(now);
     }
 
+    /// When it failed, if nothing has come about on it since.
+    pub fn failed_at(&self) -> Option<Time> {
+        self.failed
+    }
+
     /// Whether it failed a short while ago, and nothing has come about on it since.
     pub fn is_shunned(&self, now: Time) -> bool {
         self.failed.is_some_and(|failed| now < failed + SHUNNED)

@@ -1,7 +1,7 @@
 //! How a node of an overlay chooses the paths of its streams, without I/O: what its own TCP connections have shown of its legs ([`leg`]),
 //! what other nodes tell of theirs ([`told`]), both together ([`known`]), the paths to a node and what each would give ([`path`]), and
 //! which of them is taken ([`choice`]). [`places`] puts these together for whoever has streams: which paths a new one tries, and which nodes
-//! are asked what.
+//! are asked what. [`receipt`] tells whether a stream arrives, by what its exit says of it.
 //!
 //! All times are since some start of this node's. Clocks of two nodes are never compared.
 
@@ -16,5 +16,7 @@ pub mod load;
 pub mod member;
 pub mod path;
 pub mod places;
+pub mod receipt;
 pub mod shown;
 pub mod told;
+mod trust;

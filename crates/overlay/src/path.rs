@@ -146,7 +146,9 @@ pub fn candidates(known: &Known, wanted: &Wanted<'_>, now: Time) -> Vec<Candidat
     let hop = |near: &str, far: &str| {
         let holds = leg(near, far)?;
         let sure = holds.rate.unwrap_or(holds.carried);
-        let guess = hope / holds.rtt.as_secs().max(1e-4);
+        // Whoever has not given what was hoped is not hoped so much of again.
+        let sender = if wanted.direction == Direction::Down { far } else { near };
+        let guess = hope * known.credit(sender, now) / holds.rtt.as_secs().max(1e-4);
         Some(Hop { holds, sure, hoped: hoped(&holds, guess) })
     };
     let (own, exit) = (known.name(), wanted.exit);

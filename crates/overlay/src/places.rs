@@ -9,15 +9,19 @@ use crate::choice::{Choice, Why};
 use crate::judged::Taken;
 use crate::known::Known;
 use crate::path::{Candidate, Direction, Path, Wanted, candidates};
+use crate::receipt::Verdict;
+use crate::trust::Trust;
 
 /// A path on which a stream could not be opened is not taken again for so long.
 const SHUNNED: Time = Time::secs(30);
-/// How many paths are tried for a stream.
-const TRIED: usize = 4;
+/// How many paths are tried for a stream ...
+pub const TRIED: usize = 4;
+/// ... and behind these, of those that are left alone after a failure, so many: one may be well again.
+const SPARE: usize = 2;
 /// Nodes are asked for streams that were opened so short a time ago.
 const WANTED: Time = Time::secs(60);
-/// The nodes of a path that a stream has tried count as in use for so long, and those of which it is not known how far they are from its exit
-/// are asked as often.
+/// The nodes of a path that a stream has tried count as in use for so long. Those of which it is not known how far they are from its exit,
+/// and those that could not be reached, are asked as often.
 const LEARNED: Time = Time::secs(20);
 /// What candidates give is looked up anew after so long.
 const FRESH: Time = Time::secs(1);
@@ -51,6 +55,9 @@ pub struct Placed {
 pub struct Places<Route> {
     places: BTreeMap<(String, Route), Place>,
     shunned: BTreeMap<Path, Time>,
+    trust: Trust,
+    /// When something last came on paths to exits that cannot be asked what they have sent.
+    came: BTreeMap<Path, Time>,
     asked: Asked,
     /// Bytes by exit, towards it and from it.
     carried: BTreeMap<String, (u64, u64)>,
@@ -82,7 +89,8 @@ impl<Route: Ord + Clone> Places<Route> {
     /// None yet. Nodes whose seeds differ draw differently.
     pub fn new(seed: u64) -> Self {
         let (places, shunned, carried) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { places, shunned, asked: Asked::default(), carried, random: seed | 1 }
+        let (trust, came, asked) = (Trust::default(), BTreeMap::new(), Asked::default());
+        Self { places, shunned, trust, came, asked, carried, random: seed | 1 }
     }
 
     /// Keeps what leads to these nodes.
@@ -91,7 +99,9 @@ impl<Route: Ord + Clone> Places<Route> {
         self.places.values_mut().for_each(|place| place.relays.retain(|relay| is_member(relay)));
         self.carried.retain(|exit, _| is_member(exit));
         self.asked.retain(&is_member);
+        self.trust.retain(&is_member);
         self.shunned.retain(|path, _| path.0.iter().all(|name| is_member(name)));
+        self.came.retain(|path, _| path.0.iter().all(|name| is_member(name)));
     }
 
     /// All of them, each with its exit.
@@ -127,11 +137,46 @@ impl<Route: Ord + Clone> Places<Route> {
         self.places.values_mut().for_each(|place| place.looked = None);
     }
 
+    /// What a stream that began at `begun` says of the nodes in between of its path. Returns whether they are set aside from now on, and
+    /// were not before.
+    pub fn judge(&mut self, path: &Path, verdict: Verdict, begun: Time, now: Time) -> bool {
+        let relays = path.relays();
+        match verdict {
+            Verdict::HeldBack => self.trust.held_back(relays, now),
+            // A silence is the path's if others come to the same exit meanwhile.
+            Verdict::Silent => {
+                let is_other = |other: &Path| {
+                    other.0.last() == path.0.last() && !other.relays().iter().any(|relay| relays.contains(relay))
+                };
+                let comes = self.came.iter().any(|(other, at)| *at >= begun && is_other(other));
+                comes && self.trust.held_back(relays, now)
+            }
+            Verdict::Delivered | Verdict::Came => {
+                if verdict == Verdict::Came {
+                    self.came.retain(|_, at| now.since(*at) < WANTED);
+                    self.came.insert(path.clone(), now);
+                }
+                self.trust.delivered(relays, begun);
+                false
+            }
+        }
+    }
+
+    /// For how long a node is still set aside, because it held streams back.
+    pub fn aside(&self, node: &str, now: Time) -> Option<Time> {
+        Some(self.trust.aside(&[node.to_owned()], now)?.since(now))
+    }
+
+    /// Whether streams over the nodes in between of this path are still to show that they arrive.
+    pub fn is_on_trial(&self, path: &Path) -> bool {
+        self.trust.is_on_trial(path.relays())
+    }
+
     /// The paths to try for a new stream. [`Wanted::current`] is this one's to know.
     pub fn place(&mut self, known: &Known, route: &Route, wanted: &Wanted<'_>, now: Time) -> Placed {
         self.shunned.retain(|_, since| now.since(*since) < SHUNNED);
         let drawn = [self.draw(), self.draw()];
-        let Self { places, shunned, .. } = self;
+        let Self { places, shunned, trust, .. } = self;
         let place = places.entry((wanted.exit.to_owned(), route.clone())).or_default();
         place.wanted = now;
         place.streams += 1;
@@ -147,21 +192,23 @@ impl<Route: Ord + Clone> Places<Route> {
         }
         let direct = place.candidates.iter().find(|of| of.path.relays().is_empty());
         let direct_rate = direct.map_or(BitRate(0), |direct| direct.sure);
-        let usable = |of: &&Candidate| !shunned.contains_key(&of.path);
+        let usable = |of: &&Candidate| !shunned.contains_key(&of.path) && trust.aside(of.path.relays(), now).is_none();
         let usable: Vec<Candidate> = place.candidates.iter().filter(usable).cloned().collect();
         let chosen = place.choice.choose(&usable, &wanted, now, drawn);
-        if let Some((of, why)) = chosen {
-            let (is_known, is_room) = (place.taken.contains_key(&of.path), place.taken.len() < REMEMBERED);
-            if is_known || is_room {
-                *place.taken.entry(of.path.clone()).or_default() += 1;
+        if let Some((of, why)) = chosen
+            && !matches!(why, Why::Kept | Why::Tried)
+        {
+            if place.changes.len() == REMEMBERED {
+                place.changes.pop_front();
             }
-            if !matches!(why, Why::Kept | Why::Tried) {
-                if place.changes.len() == REMEMBERED {
-                    place.changes.pop_front();
-                }
-                place.changes.push_back((now, of.path.clone(), why));
-            }
+            place.changes.push_back((now, of.path.clone(), why));
         }
+        // While one stream tries nodes of which it is not known that they deliver, others go where it is, or where none is tried.
+        let is_free = |of: &&Candidate| trust.may_take(of.path.relays(), now);
+        let is_tried = chosen.is_some_and(|(of, _)| !is_free(&of));
+        let other = usable.iter().find(is_free).filter(|_| is_tried);
+        let chosen = other.map(|other| (other, Why::Kept)).or(chosen);
+        let is_tried = is_tried && other.is_none();
         let taken = |path: &Path, sure: BitRate, rtt: Time| {
             let (path, exit) = (path.clone(), wanted.exit.to_owned());
             Taken { path, exit, sure, direct: direct_rate, rtt, class: wanted.class }
@@ -175,7 +222,57 @@ impl<Route: Ord + Clone> Places<Route> {
         if !paths.iter().any(|taken| taken.path == least) {
             paths.push(taken(&least, if wanted.required.is_empty() { direct_rate } else { BitRate(0) }, Time(0)));
         }
-        Placed { paths, why: chosen.map(|(_, why)| why), before }
+        let spare = self.spare(known, &wanted, &paths, now);
+        let mut why = chosen.map(|(_, why)| why);
+        let may_lead = |path: &&Path| self.may_lead(known, path, now);
+        if let Some(free) = std::iter::once(&least).chain(&spare).find(may_lead).filter(|_| is_tried) {
+            paths.retain(|other| other.path != *free);
+            paths.insert(0, taken(free, BitRate(0), Time(0)));
+            why = Some(Why::Kept);
+        }
+        let spare = spare.iter().filter(|path| paths[0].path != **path).take(SPARE);
+        paths.extend(spare.map(|path| taken(path, BitRate(0), Time(0))).collect::<Vec<_>>());
+        if why.is_some() {
+            self.takes(&wanted, route, &paths[0].path, now);
+        }
+        Placed { paths, why, before }
+    }
+
+    /// A stream goes on this path.
+    fn takes(&mut self, wanted: &Wanted<'_>, route: &Route, path: &Path, now: Time) {
+        self.trust.takes(path.relays(), now);
+        let Some(place) = self.places.get_mut(&(wanted.exit.to_owned(), route.clone())) else { return };
+        if place.taken.contains_key(path) || place.taken.len() < REMEMBERED {
+            *place.taken.entry(path.clone()).or_default() += 1;
+        }
+    }
+
+    /// Whether a path of which nothing is known may be taken now: it has not failed, and no other stream tries it.
+    fn may_lead(&self, known: &Known, path: &Path, now: Time) -> bool {
+        let relays = path.relays();
+        let is_left = self.shunned.contains_key(path) || self.trust.aside(relays, now).is_some();
+        !is_left && self.trust.may_take(relays, now) && !known.fails_on(&path.0, now)
+    }
+
+    /// The paths over one node in between that are not among `paths`: that one or its legs have failed, or nothing is known of them. Those
+    /// first that have failed the longest ago.
+    fn spare(&self, known: &Known, wanted: &Wanted<'_>, paths: &[Taken], now: Time) -> Vec<Path> {
+        if wanted.relays_most == 0 || wanted.required.len() > 1 {
+            return Vec::new();
+        }
+        let may = |relay: &&&str| {
+            let is_other = **relay != wanted.exit && **relay != known.name();
+            is_other && wanted.required.first().is_none_or(|required| required == *relay)
+        };
+        let path = |relay: &&str| Path(vec![(*relay).to_owned(), wanted.exit.to_owned()]);
+        let is_new = |path: &Path| !paths.iter().any(|taken| taken.path == *path);
+        let mut spare: Vec<Path> = wanted.relays.iter().filter(may).map(path).filter(is_new).collect();
+        spare.sort_by_cached_key(|path| {
+            let relays = path.relays();
+            let failed = relays.first().and_then(|relay| known.failed_at(relay));
+            (self.trust.aside(relays, now), self.shunned.get(path).copied().max(failed))
+        });
+        spare
     }
 
     /// Others want paths to these nodes.
@@ -200,7 +297,9 @@ impl<Route: Ord + Clone> Places<Route> {
                 others.extend(place.relays.iter().map(|relay| (relay.as_str(), ASKED_OTHERS)));
             }
             if now.since(place.wanted) < LEARNED {
-                let unknown = place.relays.iter().filter(|relay| known.leg(relay, exit, now).is_none());
+                let is_unknown =
+                    |relay: &&String| known.leg(relay, exit, now).is_none() || known.is_shunned(relay, now);
+                let unknown = place.relays.iter().filter(is_unknown);
                 soon.extend(unknown.map(|relay| (relay.as_str(), ASKED_IN_USE)));
             }
         }
@@ -230,107 +329,4 @@ impl<Route: Ord + Clone> Places<Route> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::leg::Look;
-    use crate::path::Class;
-
-    const RELAYS: [&str; 3] = ["cairo", "delhi", "paris"];
-
-    fn wanted() -> Wanted<'static> {
-        Wanted {
-            exit: "paris",
-            relays: &RELAYS,
-            required: &[],
-            relays_most: 1,
-            size: None,
-            class: Class::Bulk,
-            direction: Direction::Up,
-            current: None,
-            prices: None,
-        }
-    }
-
-    fn look(mbit: f64) -> Look {
-        Look {
-            span_s: 10.0,
-            rtt_s: Some(0.1),
-            rate_bit_s: Some(mbit * 1e6),
-            together_bit_s: mbit * 1e6,
-            carried_bit_s: mbit * 1e6,
-            sent: 0,
-            resent: 0,
-        }
-    }
-
-    /// Perth has 10 Mbit/s to Paris, and 50 over Delhi.
-    fn known() -> Known {
-        let mut known = Known::of_node("perth");
-        known.see("paris", &look(10.0), Time(0));
-        known.see("delhi", &look(50.0), Time(0));
-        let mut delhi = Known::of_node("delhi");
-        delhi.see("paris", &look(50.0), Time(0));
-        known.hear(delhi.tell(0.0, Time(0)), Time(0));
-        known
-    }
-
-    fn paths(places: &mut Places<()>, known: &Known, second: u64) -> Vec<String> {
-        let placed = places.place(known, &(), &wanted(), Time::secs(second));
-        placed.paths.iter().map(|taken| taken.path.to_string()).collect()
-    }
-
-    #[test]
-    fn a_path_that_failed_is_left_for_half_a_minute_and_its_nodes_are_asked() {
-        let (known, mut places) = (known(), Places::new(1));
-        assert_eq!(paths(&mut places, &known, 0), ["delhi → paris", "paris"]);
-        assert_eq!(places.questions(&known, Time::secs(0)).to, ["delhi", "paris", "cairo"]);
-        assert_eq!(places.questions(&known, Time::secs(1)).to, [""; 0]);
-        places.failed(&Path(vec!["delhi".into(), "paris".into()]), Time::secs(1));
-        assert_eq!(places.questions(&known, Time::secs(1)).to, ["delhi", "paris"]);
-        assert_eq!(paths(&mut places, &known, 1), ["paris"]);
-        assert_eq!(paths(&mut places, &known, 30), ["paris"]);
-        assert_eq!(paths(&mut places, &known, 31), ["delhi → paris", "paris"]);
-    }
-
-    #[test]
-    fn where_nothing_is_known_the_node_itself_is_tried() {
-        let (known, mut places) = (Known::of_node("perth"), Places::new(1));
-        assert_eq!(paths(&mut places, &known, 0), ["paris"]);
-        // A node that does not say how far it is from the exit is asked as often as the exit; only a few are at a time.
-        assert_eq!(places.questions(&known, Time::secs(0)).to, ["paris", "cairo", "delhi"]);
-        assert_eq!(places.questions(&known, Time::secs(2)).to, ["paris", "cairo", "delhi"]);
-        assert_eq!(places.questions(&known, Time::secs(22)).to, ["paris"]);
-        // Without a stream nothing is asked, but what others want to know.
-        assert_eq!(places.questions(&known, Time::secs(100)), Questions::default());
-        places.asked_for([String::from("cairo")].iter(), Time::secs(101));
-        let wished = Questions { to: vec!["cairo".into()], wanted: Vec::new() };
-        assert_eq!(places.questions(&known, Time::secs(101)), wished);
-    }
-
-    #[test]
-    fn of_many_nodes_those_are_asked_first_that_were_asked_the_longest_ago() {
-        let names: Vec<String> = (0..40).map(|number| format!("n{number:02}")).collect();
-        let relays: Vec<&str> = names.iter().map(String::as_str).collect();
-        let (known, mut places) = (Known::of_node("perth"), Places::new(1));
-        let mut asked = Vec::new();
-        for second in 0..15 {
-            places.place(&known, &(), &Wanted { relays: &relays, ..wanted() }, Time::secs(second));
-            let questions = places.questions(&known, Time::secs(second));
-            assert_eq!(questions.wanted.len(), WANTED_MOST);
-            asked.extend(questions.to.into_iter().filter(|name| name != "paris"));
-        }
-        asked.sort();
-        asked.dedup();
-        assert_eq!(asked, names);
-    }
-
-    #[test]
-    fn most_bytes_say_which_way_counts_and_old_ones_say_little() {
-        let mut places = Places::<()>::new(1);
-        assert_eq!(places.direction("paris"), Direction::Down);
-        places.carried("paris", 1 << 31, 1 << 20);
-        assert_eq!(places.direction("paris"), Direction::Up);
-        (0..4).for_each(|_| places.carried("paris", 0, 1 << 30));
-        assert_eq!(places.direction("paris"), Direction::Down);
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
 //! What this node's own connections show of its legs, and which paths its streams take. The deciding is crate `ekiden_overlay`'s.
 
+mod arrivals;
 mod asked;
 mod asking;
 mod seen;
@@ -21,9 +22,11 @@ pub use ekiden_overlay::judged::Taken;
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::load::Load;
-use ekiden_overlay::path::{Class, Wanted};
+use ekiden_overlay::path::{Class, Path, Wanted};
 pub use ekiden_overlay::places::Questions;
 use ekiden_overlay::places::{Placed, Places, WANTED_MOST};
+pub use ekiden_overlay::receipt::StreamId;
+use ekiden_overlay::receipt::Verdict;
 use ekiden_overlay::shown::Sum;
 use ekiden_overlay::told::{Told, ToldError};
 use ekiden_registry::Observer;
@@ -35,6 +38,8 @@ use crate::config::Config;
 use crate::config::overlay::Overlay as Settings;
 use crate::config::route::Auto;
 use asking::Asking;
+use arrivals::{Arrival, Arrivals, Said};
+pub use arrivals::{Doubts, stream_id};
 use seen::Seen;
 pub use sharing::ShareStatus;
 use sharing::Shares;
@@ -52,6 +57,7 @@ pub struct Overlay {
     /// Whether paths are chosen: this node is of an overlay.
     chooses: AtomicBool,
     watched: WatchedSockets<Seen>,
+    arrivals: Arrivals,
     state: Mutex<State>,
     shares: Mutex<Shares>,
     /// Notified when a leg begins to be shared.
@@ -78,6 +84,7 @@ pub struct LegWatch<'a> {
     overlay: &'a Overlay,
     socket: BorrowedFd<'a>,
     watched: Option<Watched<'a, Seen>>,
+    arrival: Option<Arrival<'a>>,
 }
 
 /// A leg that a stream runs on.
@@ -89,6 +96,8 @@ pub struct OnLeg {
     pub taken: Option<Arc<Taken>>,
     /// The stream's service class; `None`: none is asked for.
     pub class: Option<Arc<str>>,
+    /// What the stream is called between its ends, if one of them is here.
+    pub id: Option<StreamId>,
 }
 
 /// The legs that the two sides of a stream are on. Boxed: most nodes are of no overlay.
@@ -101,6 +110,7 @@ impl Default for Overlay {
             watches: AtomicBool::new(false),
             chooses: AtomicBool::new(false),
             watched: WatchedSockets::default(),
+            arrivals: Arrivals::default(),
             state: Mutex::new(State::of_node("")),
             shares: Mutex::default(),
             shared: Notify::new(),
@@ -132,8 +142,15 @@ impl Overlay {
         self.watches.load(Ordering::Relaxed)
     }
 
-    /// Watches a connection to another node while a stream runs on it.
-    pub fn watch<'a>(&'a self, socket: &'a impl AsFd, leg: &OnLeg) -> LegWatch<'a> {
+    /// Watches a connection to another node while a stream runs on it, and the one on its other side: `is_whole` says whether that one
+    /// carries what the stream does, and nothing else.
+    pub fn watch<'a>(
+        &'a self,
+        socket: &'a impl AsFd,
+        other: &'a impl AsFd,
+        leg: &OnLeg,
+        is_whole: bool,
+    ) -> LegWatch<'a> {
         let now = self.now();
         let info = tcp_info_with_memory(socket).ok();
         let mut shares = self.shares();
@@ -143,7 +160,14 @@ impl Overlay {
         }
         // Under the same lock: new classes find it.
         let watched = self.watched.watch(socket, Seen::new(leg.clone(), class, now, info));
-        LegWatch { overlay: self, socket: socket.as_fd(), watched: Some(watched) }
+        drop(shares);
+        let arrival = leg.id.clone().and_then(|id| match &leg.taken {
+            // A direct path has nobody in between.
+            Some(taken) if taken.path.relays().is_empty() => None,
+            Some(taken) => self.arrivals.enter(other, taken.clone(), id, is_whole, now),
+            None => Some(self.arrivals.leave(other, id)),
+        });
+        LegWatch { overlay: self, socket: socket.as_fd(), watched: Some(watched), arrival }
     }
 
     /// Looks at the legs that streams of several classes share. Returns when to look again; `None` if there is no such leg.
@@ -207,6 +231,49 @@ impl Overlay {
     pub fn path_failed(&self, taken: &Taken) {
         let now = self.now();
         self.lock().places.failed(&taken.path, now);
+    }
+
+    /// A stream on this path was not opened in time, or was refused, where it was opened on another path.
+    pub fn held_back(&self, taken: &Taken, why: &str) {
+        let now = self.now();
+        let mut state = self.lock();
+        match taken.path.relays().is_empty() {
+            true => state.places.failed(&taken.path, now),
+            false => state.judge(&taken.path, Verdict::HeldBack, now, now, why),
+        }
+    }
+
+    /// What exits are to be asked of streams on the way to them. Those that cannot be asked now are left out, and their streams judged by
+    /// what can be seen.
+    pub fn doubts(&self) -> Vec<Doubts> {
+        let now = self.now();
+        let is_deaf = |exit: &str| self.arrivals.is_mute(exit, now) || self.lock().known.is_shunned(exit, now);
+        let (deaf, to) = self.arrivals.doubts(now).into_iter().partition(|doubts| is_deaf(&doubts.exit));
+        Vec::into_iter(deaf).for_each(|doubts: Doubts| self.receipts(doubts, Err(())));
+        to
+    }
+
+    /// Completes when a stream has ended of which its exit is to be asked.
+    pub async fn is_doubted(&self) {
+        self.arrivals.doubted.notified().await;
+    }
+
+    /// Takes what an exit has said, or that it could not be asked.
+    pub fn receipts(&self, doubts: Doubts, said: Result<Vec<u8>, ()>) {
+        let now = self.now();
+        let said = self.arrivals.answered(doubts, said, now);
+        let mut state = self.lock();
+        for Said { taken, verdict, begun } in said {
+            state.judge(&taken.path, verdict, begun, now, "a stream did not arrive");
+        }
+    }
+
+    /// Answers the entries of streams that leave the overlay here.
+    ///
+    /// # Errors
+    /// If the question cannot be read.
+    pub fn tell_receipts(&self, question: &[u8]) -> Result<Vec<u8>, String> {
+        self.arrivals.answer(question, self.now())
     }
 
     /// Whether it is known that nothing comes about on a leg of this path now.
@@ -348,6 +415,13 @@ fn fail(known: &mut Known, peer: &str, now: Time, why: &str) {
 }
 
 impl State {
+    fn judge(&mut self, path: &Path, verdict: Verdict, begun: Time, now: Time, why: &str) {
+        if self.places.judge(path, verdict, begun, now) {
+            let relays = path.relays().join(" and ");
+            tracing::info!("over {path} {why}: streams avoid node {relays} for now");
+        }
+    }
+
     fn of_node(name: &str) -> Self {
         // Without the kernel's chance nodes would draw alike, no more.
         let seed = random_secret()
@@ -356,9 +430,19 @@ impl State {
     }
 }
 
+impl LegWatch<'_> {
+    /// The connection to the node has broken, or that node has given the stream up.
+    pub fn broke(&mut self) {
+        self.arrival.iter_mut().for_each(Arrival::broke);
+    }
+}
+
 impl Drop for LegWatch<'_> {
     fn drop(&mut self) {
         let now = self.overlay.now();
+        if let Some(arrival) = self.arrival.take() {
+            arrival.end(|taken| self.overlay.lock().places.is_on_trial(&taken.path), now);
+        }
         let mut shares = self.overlay.shares();
         let Some(mut seen) = self.watched.take().and_then(Watched::end) else { return };
         shares.ends(&seen.leg.peer, seen.class, now);

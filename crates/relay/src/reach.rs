@@ -13,7 +13,7 @@ use crate::config::classes::BULK;
 use crate::config::route::Way;
 use crate::config::{Config, Peer};
 use crate::exit::policy::{ChosenBy, Policy, Refusal};
-use crate::overlay::{OnLeg, Taken};
+use crate::overlay::{OnLeg, StreamId, Taken};
 use crate::peer::{Early, delivered, open};
 use crate::shared::Node;
 use crate::shared::turns::Turn;
@@ -30,6 +30,8 @@ pub struct Upstream {
     pub bound: Option<SocketAddr>,
     /// The path over the overlay that was chosen for it, if one was.
     pub taken: Option<Arc<Taken>>,
+    /// What its stream is called between its ends, where a path was chosen for it.
+    pub id: Option<StreamId>,
     /// Whether early payload that was known when it was opened has been sent.
     pub took_early: bool,
     /// The service class of the stream; `None`: none is asked for.
@@ -41,7 +43,7 @@ pub struct Upstream {
 impl From<Side> for Upstream {
     /// A connection of which no more is known.
     fn from(side: Side) -> Self {
-        Self { side, peer: None, bound: None, taken: None, took_early: false, class: None, turn: None }
+        Self { side, peer: None, bound: None, taken: None, id: None, took_early: false, class: None, turn: None }
     }
 }
 
@@ -53,8 +55,8 @@ impl Upstream {
             true if is_delivered => self.rest(node),
             true => return Err(Box::new(self)),
             false => {
-                let Self { side, peer, bound, taken, took_early, class, turn } = self;
-                let rest = |side| Box::new(Self { side, peer, bound, taken, took_early, class, turn });
+                let Self { side, peer, bound, taken, id, took_early, class, turn } = self;
+                let rest = |side| Box::new(Self { side, peer, bound, taken, id, took_early, class, turn });
                 return side.end_if_sent().map_err(rest);
             }
         }
@@ -95,7 +97,8 @@ impl Upstream {
     /// The leg that it begins with, if legs are watched.
     pub fn leg(&self, node: &Node) -> Option<OnLeg> {
         let (name, _) = self.peer.as_deref().filter(|_| node.overlay.watches())?;
-        Some(OnLeg { peer: name.as_str().into(), taken: self.taken.clone(), class: self.class.clone() })
+        let (taken, class, id) = (self.taken.clone(), self.class.clone(), self.id.clone());
+        Some(OnLeg { peer: name.as_str().into(), taken, class, id })
     }
 
     /// Gives a node's connection back to the pool.

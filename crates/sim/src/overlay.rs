@@ -16,6 +16,7 @@ use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::path::{Class, Path, Wanted};
 use ekiden_overlay::places::Places;
+use ekiden_overlay::receipt::Verdict;
 use ekiden_overlay::shown::Sum;
 use ekiden_overlay::told::Told;
 use ekiden_record::{Chosen, PathChange, StreamsOnPath};
@@ -305,6 +306,11 @@ impl<'a> Overlay<'a> {
         let Some(stream) = self.streams.get_mut(&entry) else { return };
         let Some(range) = stream.sockets.clone() else { return };
         stream.is_open = true;
+        if let Some(taken) = &stream.taken {
+            // The nodes of a simulation deliver what they take.
+            let places = &mut self.nodes[stream.node].places;
+            places.judge(&taken.path, Verdict::Delivered, now, now);
+        }
         let (flow, first) = (stream.flow, *range.start());
         sockets.get_mut(entry).program = Program::Relay { flow, other: first, once: Once::Nothing };
         sockets.get_mut(first).program = Program::Relay { flow, other: entry, once: Once::Nothing };

@@ -41,7 +41,10 @@ fn text(status: &Status) -> String {
             rate(there),
             rate(back),
             format!("{:.0} %", node.load * 100.0),
-            format!("{:.0} %", node.credit * 100.0),
+            match node.aside_s {
+                Some(seconds) => format!("left alone for {seconds:.0} s"),
+                None => format!("{:.0} %", node.credit * 100.0),
+            },
             node.heard_s.map_or_else(|| "-".into(), |seconds| format!("{} ago", ago(seconds))),
         ]);
     }

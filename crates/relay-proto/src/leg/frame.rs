@@ -39,10 +39,12 @@ pub enum FrameKind {
     Delivered = 9,
     /// The dialler asks, between two streams, what the acceptor knows of its legs.
     Ask = 10,
-    /// The acceptor's answer.
+    /// The acceptor's answer, also to [`FrameKind::Receipts`].
     Told = 11,
     /// Bytes that fill a segment, before the first stream; the acceptor answers with as many as fill one of its own.
     Fill = 12,
+    /// The dialler asks, between two streams, what the acceptor has of streams of which it is the exit.
+    Receipts = 13,
 }
 
 /// A frame's header.
@@ -107,6 +109,7 @@ impl Header {
             10 => FrameKind::Ask,
             11 => FrameKind::Told,
             12 => FrameKind::Fill,
+            13 => FrameKind::Receipts,
             other if Self::is_tls(other) => return Err(ProtocolError::Tls),
             other => return Err(ProtocolError::UnknownType(other)),
         };

@@ -13,7 +13,7 @@ use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::overlay::{Questions, socket_name};
+use crate::overlay::{Doubts, Questions, socket_name};
 use crate::peer;
 use crate::shared::Node;
 
@@ -32,6 +32,10 @@ pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
         loop {
             tokio::select! {
                 _ = looks.tick() => {}
+                () = node.overlay.is_doubted() => {
+                    ask_doubts(&node);
+                    continue;
+                }
                 () = node.stopping() => return,
             }
             let config = node.config();
@@ -56,6 +60,7 @@ pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
                 }
             }
             node.overlay.look(&config, node.load());
+            ask_doubts(&node);
             let Questions { to, wanted } = node.overlay.questions();
             let wanted: Arc<[String]> = wanted.into();
             for name in to {
@@ -127,6 +132,19 @@ async fn ask(node: Arc<Node>, name: String, wanted: Arc<[String]>) {
         }
         Err(failure) => tracing::debug!("node {name} was not asked: {failure}"),
     }
+}
+
+fn ask_doubts(node: &Arc<Node>) {
+    for doubts in node.overlay.doubts() {
+        tokio::spawn(ask_receipts(node.clone(), doubts));
+    }
+}
+
+/// Asks an exit what it has of streams. Bounded as [`ask`].
+async fn ask_receipts(node: Arc<Node>, doubts: Doubts) {
+    let said = peer::ask::ask_receipts(&node, &doubts.exit, &doubts.question()).await;
+    let said = said.map_err(|failure| tracing::debug!("node {} was not asked of streams: {failure}", doubts.exit));
+    node.overlay.receipts(doubts, said);
 }
 
 fn listen(node: &Node) -> io::Result<StdListener> {

@@ -97,6 +97,9 @@ pub struct NodeStatus {
     pub load: f64,
     /// How much of what it tells of its rates is believed, 0 to 1.
     pub credit: f64,
+    /// For how many seconds no stream goes over it where another path is left, because it held streams back.
+    #[serde(default)]
+    pub aside_s: Option<f64>,
 }
 
 /// A leg, as one node sends on it.
@@ -286,6 +289,7 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
         heard_s: known.heard_ago(name, now).map(seconds),
         load: known.load(name),
         credit: known.credit(name, now),
+        aside_s: places.aside(name, now).map(seconds),
     };
     let nodes: Vec<_> = members.map(node).collect();
     let absent = config.overlay.iter().flat_map(|overlay| &overlay.absent);

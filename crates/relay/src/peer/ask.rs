@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ekiden_relay_proto::leg::encode_ask;
+use ekiden_relay_proto::leg::{FrameKind, Header, encode_ask};
 use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::Connection;
 use ekiden_transport::frames::read_told;
@@ -15,9 +15,21 @@ use crate::shared::Node;
 /// How long an answer may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Asks the peer of this name, and tells it the nodes to which this one wants paths, on a connection that goes back to the pool. How long
-/// the answer takes is the leg's round trip. Without an answer in time the leg has failed.
+/// Asks the peer of this name, and tells it the nodes to which this one wants paths. How long the answer takes is the leg's round trip.
 pub async fn ask(node: &Node, name: &str, wanted: &[String]) -> Result<Vec<u8>, Failure> {
+    let (told, took) = question(node, name, &encode_ask(wanted)).await?;
+    node.overlay.answered(name, took);
+    Ok(told)
+}
+
+/// Asks the peer of this name what it has of streams of which it is the exit.
+pub async fn ask_receipts(node: &Node, name: &str, asked: &[u8]) -> Result<Vec<u8>, Failure> {
+    Ok(question(node, name, &Header::frame(FrameKind::Receipts, asked)).await?.0)
+}
+
+/// Says `frame` to a peer, on a connection that goes back to the pool, and returns the answer and how long that took. Without an answer in
+/// time the leg has failed.
+async fn question(node: &Node, name: &str, frame: &[u8]) -> Result<(Vec<u8>, Duration), Failure> {
     let config = node.config();
     let Some(peer) = config.peers.get(name) else {
         return Err(Failure::new(FailureCode::UnknownNode, format_args!("there is no node '{name}'")));
@@ -27,14 +39,13 @@ pub async fn ask(node: &Node, name: &str, wanted: &[String]) -> Result<Vec<u8>, 
         let connection = connection.inspect_err(|_| node.overlay.leg_failed(name))?;
         let begun = Instant::now();
         let told = async {
-            connection.send_all(&encode_ask(wanted)).await?;
+            connection.send_all(frame).await?;
             read_told(&connection).await
         };
         // A connection that has rested may have died, and the node may be well.
         let told = told.await.map_err(|error| lost(name, &error))?;
-        node.overlay.answered(name, begun.elapsed());
         node.pool.put(name, peer, connection);
-        Ok(told)
+        Ok((told, begun.elapsed()))
     });
     asked.await.unwrap_or_else(|_| {
         node.pool.forget(name);

@@ -1,12 +1,22 @@
 //! Reaches a destination over the overlay, on the best path that is known, and on the next one where that fails.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use ekiden_overlay::places::TRIED;
 use ekiden_relay_proto::{Failure, FailureCode};
+use tokio::time::sleep_until;
 
 use super::{Destination, Upstream, exit, reach_via, turn};
 use crate::config::classes::BULK;
 use crate::config::route::Auto;
+use crate::overlay::{Taken, stream_id};
 use crate::peer::Early;
 use crate::shared::Node;
+use crate::shared::turns::Turn;
 
 /// Reaches a destination on the first of the paths to the node near it that comes about. Where there are several, only early payload that
 /// may arrive twice is sent before that.
@@ -44,33 +54,172 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
     let (_, class) = config.classes.get(to.class.unwrap_or(BULK));
     let paths = node.overlay.paths(overlay, auto, class.kind, near);
     if let [only] = &paths[..] {
-        let turn = turn(node, &only.path.0, to).await?;
-        let reached = reach_via(node, &only.path.0, to, early).await?;
-        return Ok(Upstream { taken: Some(only.clone()), turn, ..reached });
+        return on_path(node, only.clone(), None, to, early, &OnceLock::new()).await;
     }
-    let again = || match early {
-        Early::Repeatable(bytes) => Early::Repeatable(bytes),
-        _ => Early::Nothing,
+    let again = match early {
+        Early::Repeatable(bytes) => Some(bytes),
+        _ => None,
     };
-    let (mut first, last) = (None, paths.len() - 1);
-    for (number, taken) in paths.into_iter().enumerate() {
-        // What the path before has shown says that this one fails too.
-        if first.is_some() && number < last && node.overlay.fails_on(&taken) {
-            continue;
-        }
-        let turn = turn(node, &taken.path.0, to).await?;
-        match reach_via(node, &taken.path.0, to, again()).await {
-            Ok(reached) => return Ok(Upstream { taken: Some(taken), turn, ..reached }),
-            Err(failure) if is_of_a_node(&failure) => {
-                let line = format_args!("over {} to {}: {failure}; the next path is tried", taken.path, to.target);
-                node.lines.info("path", near, line);
-                node.overlay.path_failed(&taken);
-                first.get_or_insert(failure);
+    let rest = paths.into_iter().rev().collect();
+    let limit = config.limits.connect;
+    let search =
+        Search { node, near, to, again, pause: limit / TRIED as u32, rest, tried: Vec::new(), first: None, said: None };
+    search.run().await
+}
+
+/// Paths to a destination, tried one after the other, and beside each other where one does not answer.
+struct Search<'a> {
+    node: &'a Node,
+    near: &'a str,
+    to: Destination<'a>,
+    /// Early payload that may arrive twice.
+    again: Option<&'a [u8]>,
+    /// How long a path has for its answer, until the next one is tried beside it: a part of `limits.connect`.
+    pause: Duration,
+    /// The paths that are still to be tried, the last first.
+    rest: Vec<Arc<Taken>>,
+    tried: Vec<Attempt<'a>>,
+    /// The first failure of a node.
+    first: Option<Failure>,
+    /// What was said of the destination by a path whose nodes in between may have made it up.
+    said: Option<(Failure, Arc<Taken>)>,
+}
+
+/// A path that is tried.
+struct Attempt<'a> {
+    taken: Arc<Taken>,
+    /// When it was asked.
+    asked: Arc<OnceLock<Instant>>,
+    reached: Pin<Box<dyn Future<Output = Result<Upstream, Failure>> + Send + 'a>>,
+}
+
+impl Search<'_> {
+    /// Until one path has led there, the destination has refused, or all have failed.
+    async fn run(mut self) -> Result<Upstream, Failure> {
+        // Its class says how long it waits for its turn.
+        let Some(first) = self.next() else { return Err(self.nothing()) };
+        let turn = turn(self.node, &first.path.0, self.to).await?;
+        let mut until = Instant::now() + self.pause * (2 * TRIED as u32);
+        self.begin(first, Some(turn));
+        loop {
+            if self.tried.is_empty() {
+                return Err(self.nothing());
             }
-            Err(failure) => return Err(failure),
+            let next = Instant::now() + self.pause;
+            // Until the next path is to be tried.
+            loop {
+                let is_last = self.rest.is_empty();
+                let (Attempt { taken, asked, .. }, reached) = tokio::select! {
+                    biased;
+                    answered = answer(&mut self.tried) => answered,
+                    () = sleep_until(until.into()) => return Err(self.too_late()),
+                    () = sleep_until(next.into()), if !is_last => break,
+                };
+                let failure = match reached {
+                    Ok(reached) => return Ok(self.blame_others(reached)),
+                    Err(failure) => failure,
+                };
+                if asked.get().is_none() {
+                    // No turn came; another path may still lead there.
+                    self.first.get_or_insert(failure);
+                    break;
+                }
+                if is_of_a_node(&failure) {
+                    let (node, to) = (self.node, self.to.target);
+                    let line = format_args!("over {} to {to}: {failure}; the next path is tried", taken.path);
+                    node.lines.info("path", self.near, line);
+                    node.overlay.path_failed(&taken);
+                    self.first.get_or_insert(failure);
+                    break;
+                }
+                if taken.path.relays().is_empty() || self.said.is_some() {
+                    return Err(failure);
+                }
+                // A node in between may say what it likes: another path is to say so, too, the direct one if it can.
+                self.rest.sort_by_key(|other| other.path.relays().is_empty());
+                self.said = Some((failure, taken));
+                until = until.min(Instant::now() + self.pause);
+                if self.tried.is_empty() {
+                    break;
+                }
+            }
+            if let Some(next) = self.next() {
+                self.begin(next, None);
+            }
         }
     }
-    Err(first.unwrap_or_else(|| Failure::new(FailureCode::NodeUnreachable, format_args!("no path to node {near}"))))
+
+    /// The next path to try. One that is known to fail comes after others: what the path before has shown may say so.
+    fn next(&mut self) -> Option<Arc<Taken>> {
+        let next = self.rest.iter().rposition(|taken| !self.node.overlay.fails_on(taken));
+        Some(self.rest.remove(next.or(self.rest.len().checked_sub(1))?))
+    }
+
+    /// Begins to try a path: with a turn, or when it is the stream's.
+    fn begin(&mut self, taken: Arc<Taken>, turn: Option<Turn>) {
+        let (node, to, again, asked) = (self.node, self.to, self.again, Arc::new(OnceLock::new()));
+        let (of, at) = (taken.clone(), asked.clone());
+        let early = again.map_or(Early::Nothing, Early::Repeatable);
+        let reached = Box::pin(async move { on_path(node, of, turn, to, early, &at).await });
+        self.tried.push(Attempt { taken, asked, reached });
+    }
+
+    /// What is said where no path is left.
+    fn nothing(&mut self) -> Failure {
+        let nothing = || Failure::new(FailureCode::NodeUnreachable, format_args!("no path to node {}", self.near));
+        self.said.take().map(|(said, _)| said).or(self.first.take()).unwrap_or_else(nothing)
+    }
+
+    /// One path has led there: those that should have as well have nodes that hold streams back.
+    fn blame_others(self, reached: Upstream) -> Upstream {
+        let is_late = |asked: &Instant| asked.elapsed() >= self.pause;
+        for late in self.tried.iter().filter(|other| other.asked.get().is_some_and(is_late)) {
+            self.node.overlay.held_back(&late.taken, "a stream was not opened in time, and was on another path");
+        }
+        if let Some((failure, taken)) = &self.said {
+            let why = format!("a stream was refused ({failure}), and was opened on another path");
+            self.node.overlay.held_back(taken, &why);
+        }
+        reached
+    }
+
+    fn too_late(self) -> Failure {
+        let (near, to) = (self.near, self.to.target);
+        let late = || Failure::new(FailureCode::TimedOut, format_args!("no path to node {near} has led to {to} in time"));
+        self.said.map_or_else(late, |(said, _)| said)
+    }
+}
+
+/// The first of these that has an answer, which is one of them no more.
+async fn answer<'a>(tried: &mut Vec<Attempt<'a>>) -> (Attempt<'a>, Result<Upstream, Failure>) {
+    poll_fn(|cx| {
+        for place in 0..tried.len() {
+            if let Poll::Ready(reached) = tried[place].reached.as_mut().poll(cx) {
+                return Poll::Ready((tried.remove(place), reached));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Reaches a destination on this path, when it is the stream's turn, if it has none yet: `asked` is when that is.
+async fn on_path(
+    node: &Node,
+    taken: Arc<Taken>,
+    has_turn: Option<Turn>,
+    to: Destination<'_>,
+    early: Early<'_>,
+    asked: &OnceLock<Instant>,
+) -> Result<Upstream, Failure> {
+    let turn = match has_turn {
+        Some(turn) => turn,
+        None => turn(node, &taken.path.0, to).await?,
+    };
+    let _ = asked.set(Instant::now());
+    let reached = reach_via(node, &taken.path.0, to, early).await?;
+    let id = stream_id(reached.bound, to.target);
+    Ok(Upstream { taken: Some(taken), id, turn, ..reached })
 }
 
 /// Reaches another port of the host that `first` is connected to, on the same path.

@@ -27,6 +27,7 @@ use super::{Stream, class_of, log_failure, user_quota};
 use crate::access::logins::Crowded;
 use crate::access::quota::QuotaGuard;
 use crate::config::{Config, Limits, Listener, ListenerKind, Reply};
+use crate::overlay::OnLeg;
 use crate::peer::Early;
 use crate::reach::{self, Destination, Upstream, is_allowed, reach};
 use crate::serve::http::body::Reader;
@@ -335,9 +336,10 @@ impl Client<'_> {
         is_sent: bool,
         is_kept: bool,
     ) -> Result<Outcome, Failed> {
-        let leg = origin.upstream.leg(self.node);
+        // What the exit counts is the stream's, from its first exchange on.
+        let leg = origin.upstream.leg(self.node).map(|leg| OnLeg { id: leg.id.filter(|_| !is_kept), ..leg });
         let Origin { upstream: Upstream { side, .. }, reader, .. } = &mut origin;
-        let watched = leg.map(|leg| self.node.overlay.watch(side.stream.socket(), &leg));
+        let watched = leg.map(|leg| self.node.overlay.watch(side.stream.socket(), self.stream.socket(), &leg, false));
         let can_repeat = is_kept && request.is_idempotent && request.body == Body::Length(0);
         if !is_sent && let Err(error) = side.output().write(&request.head).await {
             return Err(if can_repeat { Failed::Again } else { gone(&error) });

@@ -22,7 +22,7 @@ use super::departure::{ClientEof, unless_client_leaves};
 use super::log_failure;
 use crate::access::quota::{ClientKey, Limit};
 use crate::config::Listener;
-use crate::overlay::OnLeg;
+use crate::overlay::{OnLeg, stream_id};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, reach_via};
 use crate::shared::{Node, Owner, Permit};
@@ -142,6 +142,11 @@ async fn read_request(node: &Node, stream: &Connection, name: &str) -> io::Resul
                 timeout(node.config().limits.handshake, stream.send_all(&answer)).await??;
             }
             (FrameKind::Fill, _) => timeout(node.config().limits.handshake, segments::answer(stream)).await??,
+            (FrameKind::Receipts, question) => {
+                let answer = node.overlay.tell_receipts(&question).map_err(invalid)?;
+                let answer = Header::frame(FrameKind::Told, &answer);
+                timeout(node.config().limits.handshake, stream.send_all(&answer)).await??;
+            }
             // A refusal that crossed DELIVERED.
             (FrameKind::Reset, _) => return Err(io::ErrorKind::ConnectionAborted.into()),
             (other, _) => return Err(invalid(format_args!("{other:?} instead of OPEN"))),
@@ -171,7 +176,9 @@ async fn serve_stream(
     let legs = node.overlay.watches().then(|| {
         let beyond = reached.as_ref().ok().and_then(|upstream| upstream.leg(node));
         let class = class.map(Arc::from);
-        Box::new([Some(OnLeg { peer: from.name.clone(), taken: None, class }), beyond])
+        let bound = reached.as_ref().ok().filter(|_| request.chain.is_empty());
+        let id = bound.and_then(|exit| stream_id(exit.side.stream.local_addr().ok(), &request.target));
+        Box::new([Some(OnLeg { peer: from.name.clone(), taken: None, class, id }), beyond])
     });
     let Upstream { side, peer, bound, .. } = match reached {
         Ok(upstream) => upstream,

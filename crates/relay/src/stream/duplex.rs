@@ -12,7 +12,7 @@ use ekiden_transport::Connection;
 use socket2::SockRef;
 use tokio::time::sleep;
 
-use crate::overlay::{OnLegs, Overlay};
+use crate::overlay::{LegWatch, OnLegs, Overlay};
 use crate::stream::between_streams::{POLL_LEAST, POLL_MOST};
 use crate::stream::expiry::{self, Expiry};
 use crate::stream::framing::{Framing, ResetCode};
@@ -196,14 +196,15 @@ impl Duplex {
         async move {
             let result = {
                 let Self { a, b, forward, backward, owes_end } = &mut self;
-                let _watched = legs.map(|legs| {
+                let mut watched = legs.map(|legs| {
                     let [on_a, on_b] = *legs;
-                    Box::new(
-                        [(&*a, on_a), (&*b, on_b)].map(|(side, leg)| Some(overlay.watch(side.stream.socket(), &leg?))),
-                    )
+                    let sides = [(&*a, &*b, on_a), (&*b, &*a, on_b)];
+                    Box::new(sides.map(|(side, other, leg)| {
+                        Some(overlay.watch(side.stream.socket(), other.stream.socket(), &leg?, true))
+                    }))
                 });
                 let (mut a, mut b) = (Running::new(&a.stream, a.framing), Running::new(&b.stream, b.framing));
-                poll_fn(|cx| {
+                let result = poll_fn(|cx| {
                     if let Some(expiry) = expiry
                         && let Poll::Ready(error) = expiry.poll(cx, a.stream.socket(), b.stream.socket())
                     {
@@ -211,7 +212,13 @@ impl Duplex {
                     }
                     poll(cx, &mut a, &mut b, forward, backward, owes_end)
                 })
-                .await
+                .await;
+                if let (Some(watched), Err(Broken { error, is_beyond })) = (&mut watched, &result)
+                    && !matches!(error, PumpError::Expired(_))
+                {
+                    watched[usize::from(*is_beyond)].iter_mut().for_each(LegWatch::broke);
+                }
+                result
             };
             match result {
                 Ok(()) => {

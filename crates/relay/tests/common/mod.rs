@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod log;
+pub mod overlay;
 pub mod peer;
 pub mod process;
 

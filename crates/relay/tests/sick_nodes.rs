@@ -1,0 +1,281 @@
+//! Nodes of an overlay of which one is sick, or lies: what honest clients lose to it.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use common::overlay::Overlay;
+use common::peer::{accept_node, frame, say};
+use common::*;
+use ekiden_relay_proto::leg::{FrameKind, Header, decode_ask, encode_failed, encode_opened};
+use ekiden_relay_proto::{Failure, FailureCode};
+
+/// What the sick node does with a stream.
+#[derive(Clone, Copy, PartialEq)]
+enum Sickness {
+    /// It says that the stream is open, and takes what comes.
+    Invents,
+    /// It answers questions alone.
+    Mute,
+    /// It says that the destination refuses.
+    Refuses,
+    /// It says that the stream is open, and resets it.
+    Resets,
+}
+
+/// How long a client waits for an answer.
+const WAITS: Duration = Duration::from_millis(2_500);
+const CLIENTS: usize = 4;
+
+/// A node that is near everybody by its own word. Returns where, and counts the streams that it was given.
+fn sick(sickness: Sickness) -> (SocketAddr, Arc<AtomicUsize>) {
+    let (listener, address) = listener();
+    let given = Arc::new(AtomicUsize::new(0));
+    let count = given.clone();
+    std::thread::spawn(move || {
+        loop {
+            let Some(mut stream) = accepted(&listener) else { continue };
+            let given = count.clone();
+            std::thread::spawn(move || while serve(&mut stream, sickness, &given).is_some() {});
+        }
+    });
+    (address, given)
+}
+
+/// Other nodes come with TLS, and are not let in.
+fn accepted(listener: &TcpListener) -> Option<TcpStream> {
+    std::panic::catch_unwind(|| accept_node(listener)).ok()
+}
+
+/// A question or a stream; none after the end of the connection.
+fn serve(stream: &mut TcpStream, sickness: Sickness, given: &AtomicUsize) -> Option<()> {
+    stream.set_read_timeout(None).unwrap();
+    if stream.peek(&mut [0]).ok()? == 0 {
+        return None;
+    }
+    match frame(stream) {
+        (FrameKind::Ask, wanted) => {
+            let leg = |to: &String| format!("{to:?}:{{\"rtt_us\":1,\"loss\":0,\"age_s\":0}}");
+            let wanted = decode_ask(&wanted).unwrap();
+            let own = wanted.iter().find(|name| name.ends_with('b')).cloned().unwrap_or_default();
+            let legs: Vec<String> = wanted.iter().map(leg).collect();
+            let told = format!("{{\"told_format\":1,\"node\":{own:?},\"load\":0,\"legs\":{{{}}}}}", legs.join(","));
+            stream.write_all(&Header::frame(FrameKind::Told, told.as_bytes())).ok()
+        }
+        (FrameKind::Open, _) => {
+            given.fetch_add(1, Ordering::Relaxed);
+            match sickness {
+                Sickness::Mute => {}
+                Sickness::Refuses => {
+                    let refused = Failure::new(FailureCode::Refused, "it refuses");
+                    stream.write_all(&encode_failed(&refused)).ok()?;
+                    while frame(stream).0 != FrameKind::End {}
+                    return Some(());
+                }
+                Sickness::Invents | Sickness::Resets => {
+                    stream.write_all(&encode_opened(Some("127.0.0.1:9".parse().unwrap()))).ok()?;
+                }
+            }
+            if sickness == Sickness::Resets {
+                say(stream, FrameKind::Reset);
+                return None;
+            }
+            let _ = std::io::copy(stream, &mut std::io::sink());
+            None
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A TCP proxy in front of a node, over which each piece takes so long in each direction. While it is `shut`, nothing comes back.
+fn line(to: SocketAddr, delay: Duration, shut: Arc<AtomicBool>) -> SocketAddr {
+    let pass = move |mut from: TcpStream, mut to: TcpStream, shut: Option<Arc<AtomicBool>>| {
+        let mut piece = vec![0; 65_536];
+        while let Ok(n @ 1..) = from.read(&mut piece) {
+            std::thread::sleep(delay);
+            while shut.as_ref().is_some_and(|shut| shut.load(Ordering::Relaxed)) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            if to.write_all(&piece[..n]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(std::net::Shutdown::Write);
+    };
+    server(move |near| {
+        near.set_read_timeout(None).unwrap();
+        let Ok(far) = TcpStream::connect(to) else { return };
+        let (back, forth) = ((far.try_clone().unwrap(), near.try_clone().unwrap()), (near, far));
+        let shut = shut.clone();
+        std::thread::spawn(move || pass(back.0, back.1, Some(shut)));
+        pass(forth.0, forth.1, None);
+    })
+}
+
+/// Whether a stream is opened and 64 bytes come back in time.
+fn is_served(overlay: &Overlay, to: SocketAddr) -> bool {
+    let Some(mut stream) = overlay.stream(to) else { return false };
+    stream.set_read_timeout(Some(WAITS)).unwrap();
+    stream.write_all(&[7; 64]).is_ok() && stream.read_exact(&mut [0; 64]).is_ok()
+}
+
+/// Clients that ask one after the other, for so long: how many streams each got and lost, and how many of them in the second half.
+fn clients(overlay: &Overlay, to: SocketAddr, time: Duration) -> (Vec<[usize; 2]>, usize) {
+    let (begun, late) = (Instant::now(), AtomicUsize::new(0));
+    let client = || {
+        let mut count = [0; 2];
+        while begun.elapsed() < time {
+            let is_late = begun.elapsed() > time / 2;
+            let is_lost = !is_served(overlay, to);
+            count[usize::from(is_lost)] += 1;
+            late.fetch_add(usize::from(is_lost && is_late), Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        count
+    };
+    let counts = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    (counts, late.into_inner())
+}
+
+/// Node a with its clients, b that is sick, c that is well, and d, which is near the destination and far from a.
+fn beside_a_sick_one(sickness: Sickness, direct: Option<SocketAddr>, class: &str) -> (Overlay, Arc<AtomicUsize>) {
+    let (address, given) = sick(sickness);
+    let route = format!("class = \"{class}\"\nmost_relays = 1");
+    let overlay = match direct {
+        Some(direct) => Overlay::with_impostor(4, |at, to| ((at, to) == (0, 3)).then_some(direct), &route, Some(address)),
+        None => {
+            let far = spare_port();
+            let overlay = Overlay::with_impostor(4, |at, to| ((at, to) == (0, 3)).then_some(far), &route, Some(address));
+            let there = line(overlay.addresses[3], Duration::from_millis(40), Arc::default());
+            // Its address is known only now.
+            std::thread::spawn(move || {
+                for stream in TcpListener::bind(far).unwrap().incoming().flatten() {
+                    let mut on = TcpStream::connect(there).unwrap();
+                    let (mut back, mut to) = (on.try_clone().unwrap(), stream.try_clone().unwrap());
+                    std::thread::spawn(move || std::io::copy(&mut back, &mut to));
+                    std::thread::spawn(move || {
+                        let _ = std::io::copy(&mut &stream, &mut on);
+                        let _ = on.shutdown(std::net::Shutdown::Write);
+                    });
+                }
+            });
+            overlay
+        }
+    };
+    let echo = echo();
+    // What a knows of the others it knows by questions, and it asks when it has had a stream.
+    wait_until("b is given a stream", || {
+        let _ = is_served(&overlay, echo);
+        given.load(Ordering::Relaxed) > 0
+    });
+    (overlay, given)
+}
+
+#[test]
+fn a_node_that_invents_streams_gets_one_and_then_none_while_others_are_there() {
+    let (overlay, given) = beside_a_sick_one(Sickness::Invents, None, "interactive");
+    let (counts, late) = clients(&overlay, echo(), Duration::from_secs(6));
+    assert!(counts.iter().all(|[got, lost]| *got > 20 && *lost <= 1), "{counts:?}");
+    assert_eq!(late, 0, "{counts:?}");
+    assert!(given.load(Ordering::Relaxed) <= 2, "{given:?}");
+    let aside = overlay.status(0).nodes.into_iter().find(|node| node.name == overlay.name(1)).unwrap().aside_s;
+    assert!(aside.is_some_and(|seconds| seconds > 30.0), "{aside:?}");
+}
+
+#[test]
+fn where_the_exit_cannot_be_asked_a_silent_node_is_left_when_others_are_answered() {
+    let (overlay, given) = beside_a_sick_one(Sickness::Invents, Some(closed_port()), "bulk");
+    let (counts, late) = clients(&overlay, echo(), Duration::from_secs(6));
+    assert!(counts.iter().all(|[got, lost]| *got > 20 && *lost <= 1), "{counts:?}");
+    assert_eq!(late, 0, "{counts:?}");
+    assert!(given.load(Ordering::Relaxed) <= 2, "{given:?}");
+}
+
+#[test]
+fn a_node_that_answers_questions_and_opens_nothing_costs_time_and_no_stream() {
+    let (overlay, given) = beside_a_sick_one(Sickness::Mute, None, "interactive");
+    let (counts, _) = clients(&overlay, echo(), Duration::from_secs(4));
+    assert!(counts.iter().all(|[got, lost]| *got > 10 && *lost == 0), "{counts:?}");
+    assert!(given.load(Ordering::Relaxed) <= 2, "{given:?}");
+}
+
+#[test]
+fn a_refusal_that_a_node_in_between_makes_up_is_not_told_to_the_client() {
+    let (overlay, given) = beside_a_sick_one(Sickness::Refuses, None, "interactive");
+    let (counts, _) = clients(&overlay, echo(), Duration::from_secs(2));
+    assert!(counts.iter().all(|[got, lost]| *got > 10 && *lost == 0), "{counts:?}");
+    assert!(given.load(Ordering::Relaxed) <= 2, "{given:?}");
+    // One of the destination is, whoever says so.
+    let refused = socks(overlay.nodes[0].as_ref().unwrap().address("socks").unwrap(), "127.0.0.1", closed_port().port());
+    assert_eq!(refused.0, 5);
+}
+
+#[test]
+fn a_node_that_resets_what_it_has_opened_gets_one_stream() {
+    let (overlay, given) = beside_a_sick_one(Sickness::Resets, None, "interactive");
+    let (counts, late) = clients(&overlay, echo(), Duration::from_secs(5));
+    assert_eq!(late, 0, "{counts:?}");
+    assert!(given.load(Ordering::Relaxed) <= CLIENTS, "{given:?}");
+}
+
+#[test]
+fn a_stream_whose_answers_stay_behind_sets_the_nodes_in_between_aside() {
+    let shut = Arc::new(AtomicBool::new(false));
+    let (far, near) = (spare_port(), spare_port());
+    // b reaches d over a line on which soon nothing comes back; a reaches d late, so that it goes over b.
+    let seen = |at, to| match (at, to) {
+        (1, 2) => Some(near),
+        (0, 2) => Some(far),
+        _ => None,
+    };
+    let overlay = Overlay::new(3, seen, "class = \"interactive\"\nthrough = [\"@b\"]");
+    let there = overlay.addresses[2];
+    for (at, to) in [(near, line(there, Duration::ZERO, shut.clone())), (far, line(there, Duration::ZERO, Arc::default()))] {
+        std::thread::spawn(move || {
+            for stream in TcpListener::bind(at).unwrap().incoming().flatten() {
+                let mut on = TcpStream::connect(to).unwrap();
+                let (mut back, mut to) = (on.try_clone().unwrap(), stream.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut back, &mut to));
+                std::thread::spawn(move || std::io::copy(&mut &stream, &mut on));
+            }
+        });
+    }
+    let echo = echo();
+    wait_until("a stream goes over b", || is_served(&overlay, echo));
+    let mut stream = overlay.stream(echo).expect("a stream");
+    let mut said = |bytes: usize| stream.write_all(&vec![7; bytes]).and_then(|()| stream.read_exact(&mut vec![0; bytes]));
+    said(64).unwrap();
+    let aside = || overlay.status(0).nodes.into_iter().find(|node| node.name == overlay.name(1)).unwrap().aside_s;
+    // It is idle for a while, and that is nobody's fault.
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(aside(), None);
+    shut.store(true, Ordering::Relaxed);
+    stream.write_all(&[7; 300]).unwrap();
+    wait_until("b is set aside", || aside().is_some());
+    shut.store(false, Ordering::Relaxed);
+    stream.read_exact(&mut [0; 300]).unwrap();
+    // It is the only one that may be passed: it is taken nevertheless.
+    wait_until("streams go over b", || is_served(&overlay, echo));
+}
+
+#[test]
+fn a_node_that_is_well_again_is_taken_when_the_other_fails() {
+    let nowhere = closed_port();
+    let mut overlay = Overlay::new(4, |at, to| ((at, to) == (0, 3)).then_some(nowhere), "most_relays = 1");
+    let echo = echo();
+    wait_until("streams go over b or c", || is_served(&overlay, echo));
+    drop(overlay.nodes[1].take());
+    (0..10).for_each(|_| _ = is_served(&overlay, echo));
+    overlay.nodes[1] = Some(overlay.start(1, ""));
+    wait_until("streams are served", || is_served(&overlay, echo));
+    drop(overlay.nodes[2].take());
+    let refused = (0..20).filter(|_| !is_served(&overlay, echo)).count();
+    assert_eq!(refused, 0, "b is there");
+}

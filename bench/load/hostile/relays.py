@@ -71,8 +71,9 @@ def serve_at(port, serve, *args):
     listener = socket.create_server((NODE, port), backlog=1024)
 
     def work():
-        while True:
-            with contextlib.suppress(OSError):
+        # Until the listener is shut.
+        with contextlib.suppress(OSError):
+            while True:
                 stream, _ = listener.accept()
                 threading.Thread(target=quietly, args=(serve, stream, *args), daemon=True).start()
 
@@ -131,6 +132,7 @@ class SickRelay(Scene):
 
     def after(self, measured):
         for listener in self.listeners:
+            listener.shutdown(socket.SHUT_RDWR)
             listener.close()
         if self.lost > 1:
             measured.faults.append(f"{self.lost} streams are lost, more than one")

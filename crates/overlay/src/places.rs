@@ -85,6 +85,16 @@ pub struct Place {
     relays: Vec<String>,
 }
 
+/// What there is to choose from for a stream, and what was chosen of it.
+struct Chosen {
+    usable: Vec<Candidate>,
+    chosen: Option<(Candidate, Why)>,
+    /// What the direct path gives at least.
+    direct: BitRate,
+    /// The path that was in use before.
+    before: Option<Path>,
+}
+
 impl<Route: Ord + Clone> Places<Route> {
     /// None yet. Nodes whose seeds differ draw differently.
     pub fn new(seed: u64) -> Self {
@@ -174,6 +184,45 @@ impl<Route: Ord + Clone> Places<Route> {
 
     /// The paths to try for a new stream. [`Wanted::current`] is this one's to know.
     pub fn place(&mut self, known: &Known, route: &Route, wanted: &Wanted<'_>, now: Time) -> Placed {
+        let Chosen { usable, chosen, direct, before } = self.choose(known, route, wanted, now);
+        let taken = |path: &Path, sure: BitRate, rtt: Time| {
+            let (path, exit) = (path.clone(), wanted.exit.to_owned());
+            Taken { path, exit, sure, direct, rtt, class: wanted.class }
+        };
+        let of = |of: &Candidate| taken(&of.path, of.sure, of.rtt);
+        // While one stream tries nodes of which it is not known that they deliver, others go where it is, or where none is tried.
+        let is_free = |of: &&Candidate| self.trust.may_take(of.path.relays(), now);
+        let is_tried = chosen.as_ref().is_some_and(|(of, _)| !is_free(&of));
+        let other = usable.iter().find(is_free).filter(|_| is_tried);
+        let first = other.or(chosen.as_ref().map(|(of, _)| of));
+        let mut paths: Vec<Taken> = first.map(of).into_iter().collect();
+        let others = usable.iter().filter(|of| first.is_none_or(|first| first.path != of.path));
+        paths.extend(others.take(TRIED - 1).map(of));
+        // Of what nothing is known, or all has failed: the nodes that must be passed, and the node itself.
+        let least = Path(wanted.required.iter().chain([&wanted.exit]).map(|node| (*node).into()).collect());
+        if !paths.iter().any(|taken| taken.path == least) {
+            paths.push(taken(&least, if wanted.required.is_empty() { direct } else { BitRate(0) }, Time(0)));
+        }
+        let mut spare = self.spare(known, wanted, &paths, now);
+        let mut unknown = std::iter::once(&least).chain(&spare);
+        let free =
+            unknown.find(|path| self.may_lead(known, path, now)).filter(|_| is_tried && other.is_none()).cloned();
+        if let Some(free) = &free {
+            paths.retain(|taken| taken.path != *free);
+            paths.insert(0, taken(free, BitRate(0), Time(0)));
+            spare.retain(|path| path != free);
+        }
+        paths.extend(spare.iter().take(SPARE).map(|path| taken(path, BitRate(0), Time(0))));
+        let is_elsewhere = other.is_some() || free.is_some();
+        let why = chosen.map(|(_, why)| if is_elsewhere { Why::Kept } else { why });
+        if why.is_some() {
+            self.takes((wanted.exit, route), &paths[0].path, now);
+        }
+        Placed { paths, why, before }
+    }
+
+    /// Chooses among the candidates that are not left alone.
+    fn choose(&mut self, known: &Known, route: &Route, wanted: &Wanted<'_>, now: Time) -> Chosen {
         self.shunned.retain(|_, since| now.since(*since) < SHUNNED);
         let drawn = [self.draw(), self.draw()];
         let Self { places, shunned, trust, .. } = self;
@@ -191,57 +240,25 @@ impl<Route: Ord + Clone> Places<Route> {
             place.looked = Some(now);
         }
         let direct = place.candidates.iter().find(|of| of.path.relays().is_empty());
-        let direct_rate = direct.map_or(BitRate(0), |direct| direct.sure);
-        let usable = |of: &&Candidate| !shunned.contains_key(&of.path) && trust.aside(of.path.relays(), now).is_none();
-        let usable: Vec<Candidate> = place.candidates.iter().filter(usable).cloned().collect();
-        let chosen = place.choice.choose(&usable, &wanted, now, drawn);
-        if let Some((of, why)) = chosen
-            && !matches!(why, Why::Kept | Why::Tried)
+        let direct = direct.map_or(BitRate(0), |direct| direct.sure);
+        let is_left = |path: &Path| shunned.contains_key(path) || trust.aside(path.relays(), now).is_some();
+        let usable: Vec<Candidate> = place.candidates.iter().filter(|of| !is_left(&of.path)).cloned().collect();
+        let chosen = place.choice.choose(&usable, &wanted, now, drawn).map(|(of, why)| (of.clone(), why));
+        if let Some((of, why)) = &chosen
+            && why.is_change()
         {
             if place.changes.len() == REMEMBERED {
                 place.changes.pop_front();
             }
-            place.changes.push_back((now, of.path.clone(), why));
+            place.changes.push_back((now, of.path.clone(), *why));
         }
-        // While one stream tries nodes of which it is not known that they deliver, others go where it is, or where none is tried.
-        let is_free = |of: &&Candidate| trust.may_take(of.path.relays(), now);
-        let is_tried = chosen.is_some_and(|(of, _)| !is_free(&of));
-        let other = usable.iter().find(is_free).filter(|_| is_tried);
-        let chosen = other.map(|other| (other, Why::Kept)).or(chosen);
-        let is_tried = is_tried && other.is_none();
-        let taken = |path: &Path, sure: BitRate, rtt: Time| {
-            let (path, exit) = (path.clone(), wanted.exit.to_owned());
-            Taken { path, exit, sure, direct: direct_rate, rtt, class: wanted.class }
-        };
-        let of = |of: &Candidate| taken(&of.path, of.sure, of.rtt);
-        let mut paths: Vec<Taken> = chosen.iter().map(|(chosen, _)| of(chosen)).collect();
-        let others = usable.iter().filter(|of| chosen.is_none_or(|(chosen, _)| chosen.path != of.path));
-        paths.extend(others.take(TRIED - 1).map(of));
-        // Of what nothing is known, or all has failed: the nodes that must be passed, and the node itself.
-        let least = Path(wanted.required.iter().chain([&wanted.exit]).map(|node| (*node).into()).collect());
-        if !paths.iter().any(|taken| taken.path == least) {
-            paths.push(taken(&least, if wanted.required.is_empty() { direct_rate } else { BitRate(0) }, Time(0)));
-        }
-        let spare = self.spare(known, &wanted, &paths, now);
-        let mut why = chosen.map(|(_, why)| why);
-        let may_lead = |path: &&Path| self.may_lead(known, path, now);
-        if let Some(free) = std::iter::once(&least).chain(&spare).find(may_lead).filter(|_| is_tried) {
-            paths.retain(|other| other.path != *free);
-            paths.insert(0, taken(free, BitRate(0), Time(0)));
-            why = Some(Why::Kept);
-        }
-        let spare = spare.iter().filter(|path| paths[0].path != **path).take(SPARE);
-        paths.extend(spare.map(|path| taken(path, BitRate(0), Time(0))).collect::<Vec<_>>());
-        if why.is_some() {
-            self.takes(&wanted, route, &paths[0].path, now);
-        }
-        Placed { paths, why, before }
+        Chosen { usable, chosen, direct, before }
     }
 
     /// A stream goes on this path.
-    fn takes(&mut self, wanted: &Wanted<'_>, route: &Route, path: &Path, now: Time) {
+    fn takes(&mut self, (exit, route): (&str, &Route), path: &Path, now: Time) {
         self.trust.takes(path.relays(), now);
-        let Some(place) = self.places.get_mut(&(wanted.exit.to_owned(), route.clone())) else { return };
+        let Some(place) = self.places.get_mut(&(exit.to_owned(), route.clone())) else { return };
         if place.taken.contains_key(path) || place.taken.len() < REMEMBERED {
             *place.taken.entry(path.clone()).or_default() += 1;
         }

@@ -17,6 +17,8 @@ const AGAIN: Time = Time::secs(2);
 const AGAIN_MOST: Time = Time::secs(64);
 /// What waits on a path that moves fewer bytes in a second is held back.
 const LEAST_BYTES_S: f64 = 1024.0;
+/// A stream that is broken off later may have been so by a limit of a node in between.
+const BROKEN_OFF: Time = Time::secs(60);
 /// Where the exit cannot be asked, a stream on which nothing has come for so long is silent.
 const SILENT: Time = Time::secs(2);
 /// Kernels count an end as a byte.
@@ -67,7 +69,9 @@ impl Asked {
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         let asked: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         match asked.streams.len() {
-            _ if asked.receipts_format != RECEIPTS_FORMAT => Err(format!("a question of format {}", asked.receipts_format)),
+            _ if asked.receipts_format != RECEIPTS_FORMAT => {
+                Err(format!("a question of format {}", asked.receipts_format))
+            }
             0..=STREAMS_MOST => Ok(asked),
             many => Err(format!("a question about {many} streams, of {STREAMS_MOST} at most")),
         }
@@ -207,7 +211,7 @@ impl Delivery {
         now: Time,
     ) -> Option<Verdict> {
         let Some(receipt) = receipt else { return self.is_unknown(remembers, now) };
-        if has_broken && receipt.end != Some(End::Exit) {
+        if has_broken && receipt.end != Some(End::Exit) && now.since(self.begun) < BROKEN_OFF {
             return Some(Verdict::HeldBack);
         }
         has_all(counts, &receipt).then_some(Verdict::Delivered)
@@ -221,21 +225,18 @@ impl Delivery {
 
 /// Whether all that the destination has sent by now has come.
 fn has_all(counts: &Counts, receipt: &Receipt) -> bool {
-    receipt.from_host > 0 && counts.got + END >= receipt.from_host
+    receipt.from_host > 0 && counts.got.saturating_add(END) >= receipt.from_host
 }
 
 /// What two looks at a stream say, the pause between which is long enough for all that was under way at the first to have come by the
 /// second.
-fn between(
-    (then, had, said): (Time, Counts, Receipt),
-    (now, has, says): (Time, Counts, Receipt),
-) -> Option<Verdict> {
+fn between((then, had, said): (Time, Counts, Receipt), (now, has, says): (Time, Counts, Receipt)) -> Option<Verdict> {
     let is_slow =
         |before: u64, after: u64| (after.saturating_sub(before) as f64) < LEAST_BYTES_S * now.since(then).as_secs();
     let is_taken = !had.is_full && !has.is_full;
-    let misses_up = had.sent.is_some_and(|sent| sent > says.to_host + END);
+    let misses_up = had.sent.is_some_and(|sent| sent > says.to_host.saturating_add(END));
     let is_held_up = misses_up && is_slow(said.to_host, says.to_host) && !said.is_full && !says.is_full;
-    let misses_down = said.from_host > has.got + END;
+    let misses_down = said.from_host > has.got.saturating_add(END);
     let is_held_down = misses_down && is_slow(had.got, has.got) && is_taken;
     // The exit has done with it, and the end does not come.
     let is_kept_open = said.end.is_some() && is_taken;
@@ -250,6 +251,38 @@ fn between(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, streams in 0..40_usize) {
+            let _ = (Asked::read(&bytes), Receipts::read(&bytes, streams));
+        }
+
+        #[test]
+        fn any_counts_are_judged(numbers: [u64; 8], remembers: u64, later: u64) {
+            let [sent, got, to_host, from_host, sent_then, got_then, to_host_then, from_host_then] = numbers;
+            let mut delivery = Delivery::new(Time(0), Time(later));
+            delivery.ask(counts(sent, got), Time(1));
+            delivery.answered(receipt(to_host, from_host), Time(remembers), Time(2));
+            delivery.ask(counts(sent_then, got_then), Time(later));
+            delivery.answered(receipt(to_host_then, from_host_then), Time(remembers), Time(later));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_asked_or_answered_is_refused() {
+        let id = || StreamId { bound: "192.0.2.1:4711".into(), to: "www.example.jp:443".into() };
+        let read = |asked: &Asked| Asked::read(&serde_json::to_vec(asked).unwrap());
+        let asked = Asked::new(vec![id(); STREAMS_MOST]);
+        assert_eq!(read(&asked), Ok(asked.clone()));
+        assert!(read(&Asked { receipts_format: 2, ..asked }).unwrap_err().contains("format 2"));
+        assert!(read(&Asked::new(vec![id(); STREAMS_MOST + 1])).unwrap_err().contains("33 streams"));
+        let said = Receipts { receipts_format: 1, remembers_s: 30.0, streams: vec![receipt(1, 2), None] };
+        let bytes = serde_json::to_vec(&said).unwrap();
+        assert_eq!(Receipts::read(&bytes, 2), Ok(said));
+        assert!(Receipts::read(&bytes, 3).is_err());
+    }
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -333,6 +366,8 @@ mod tests {
         assert_eq!(ended(counts(64, 0), false, None), HELD);
         assert_eq!(ended(counts(64, 0), true, with(Some(End::Leg))), HELD);
         assert_eq!(ended(counts(64, 0), true, with(None)), HELD);
+        let late = delivery.ended(&counts(64, 0), true, with(Some(End::Leg)), Time::secs(90), BROKEN_OFF);
+        assert_eq!(late, None);
         // The destination has reset it; the client has left.
         assert_eq!(ended(counts(64, 0), true, with(Some(End::Exit))), None);
         assert_eq!(ended(counts(64, 0), false, with(Some(End::Leg))), None);

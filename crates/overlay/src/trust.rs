@@ -77,7 +77,7 @@ impl Trust {
         }
     }
 
-    /// Until when the first of these nodes is set aside, if one is.
+    /// Until when one of these nodes is set aside, if one is.
     pub fn aside(&self, relays: &[String], now: Time) -> Option<Time> {
         let nodes = relays.iter().filter_map(|relay| self.0.get(relay));
         nodes.filter_map(Node::until).filter(|until| now < *until).max()

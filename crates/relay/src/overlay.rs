@@ -3,6 +3,7 @@
 mod arrivals;
 mod asked;
 mod asking;
+mod doubts;
 mod seen;
 mod sharing;
 mod status;
@@ -22,11 +23,10 @@ pub use ekiden_overlay::judged::Taken;
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::load::Load;
-use ekiden_overlay::path::{Class, Path, Wanted};
+use ekiden_overlay::path::{Class, Wanted};
 pub use ekiden_overlay::places::Questions;
 use ekiden_overlay::places::{Placed, Places, WANTED_MOST};
 pub use ekiden_overlay::receipt::StreamId;
-use ekiden_overlay::receipt::Verdict;
 use ekiden_overlay::shown::Sum;
 use ekiden_overlay::told::{Told, ToldError};
 use ekiden_registry::Observer;
@@ -37,8 +37,8 @@ use tokio::sync::Notify;
 use crate::config::Config;
 use crate::config::overlay::Overlay as Settings;
 use crate::config::route::Auto;
+use arrivals::{Arrival, Arrivals};
 use asking::Asking;
-use arrivals::{Arrival, Arrivals, Said};
 pub use arrivals::{Doubts, stream_id};
 use seen::Seen;
 pub use sharing::ShareStatus;
@@ -233,49 +233,6 @@ impl Overlay {
         self.lock().places.failed(&taken.path, now);
     }
 
-    /// A stream on this path was not opened in time, or was refused, where it was opened on another path.
-    pub fn held_back(&self, taken: &Taken, why: &str) {
-        let now = self.now();
-        let mut state = self.lock();
-        match taken.path.relays().is_empty() {
-            true => state.places.failed(&taken.path, now),
-            false => state.judge(&taken.path, Verdict::HeldBack, now, now, why),
-        }
-    }
-
-    /// What exits are to be asked of streams on the way to them. Those that cannot be asked now are left out, and their streams judged by
-    /// what can be seen.
-    pub fn doubts(&self) -> Vec<Doubts> {
-        let now = self.now();
-        let is_deaf = |exit: &str| self.arrivals.is_mute(exit, now) || self.lock().known.is_shunned(exit, now);
-        let (deaf, to) = self.arrivals.doubts(now).into_iter().partition(|doubts| is_deaf(&doubts.exit));
-        Vec::into_iter(deaf).for_each(|doubts: Doubts| self.receipts(doubts, Err(())));
-        to
-    }
-
-    /// Completes when a stream has ended of which its exit is to be asked.
-    pub async fn is_doubted(&self) {
-        self.arrivals.doubted.notified().await;
-    }
-
-    /// Takes what an exit has said, or that it could not be asked.
-    pub fn receipts(&self, doubts: Doubts, said: Result<Vec<u8>, ()>) {
-        let now = self.now();
-        let said = self.arrivals.answered(doubts, said, now);
-        let mut state = self.lock();
-        for Said { taken, verdict, begun } in said {
-            state.judge(&taken.path, verdict, begun, now, "a stream did not arrive");
-        }
-    }
-
-    /// Answers the entries of streams that leave the overlay here.
-    ///
-    /// # Errors
-    /// If the question cannot be read.
-    pub fn tell_receipts(&self, question: &[u8]) -> Result<Vec<u8>, String> {
-        self.arrivals.answer(question, self.now())
-    }
-
     /// Whether it is known that nothing comes about on a leg of this path now.
     pub fn fails_on(&self, taken: &Taken) -> bool {
         let now = self.now();
@@ -415,13 +372,6 @@ fn fail(known: &mut Known, peer: &str, now: Time, why: &str) {
 }
 
 impl State {
-    fn judge(&mut self, path: &Path, verdict: Verdict, begun: Time, now: Time, why: &str) {
-        if self.places.judge(path, verdict, begun, now) {
-            let relays = path.relays().join(" and ");
-            tracing::info!("over {path} {why}: streams avoid node {relays} for now");
-        }
-    }
-
     fn of_node(name: &str) -> Self {
         // Without the kernel's chance nodes would draw alike, no more.
         let seed = random_secret()

@@ -135,7 +135,10 @@ pub struct Said {
 /// What a stream is called between its ends; none if its exit has not said from where it connects.
 pub fn stream_id(bound: Option<SocketAddr>, target: &Target) -> Option<StreamId> {
     let bound = bound.filter(|bound| bound.port() != 0)?;
-    Some(StreamId { bound: SocketAddr::new(bound.ip().to_canonical(), bound.port()).to_string(), to: target.to_string() })
+    Some(StreamId {
+        bound: SocketAddr::new(bound.ip().to_canonical(), bound.port()).to_string(),
+        to: target.to_string(),
+    })
 }
 
 impl Arrivals {
@@ -313,8 +316,7 @@ impl State {
 
 impl Doubts {
     fn to<'a>(all: &'a mut BTreeMap<String, Self>, exit: &str) -> &'a mut Self {
-        let empty =
-            || Self { exit: exit.to_owned(), streams: Vec::new(), of: Vec::new(), bytes: 3 * AROUND };
+        let empty = || Self { exit: exit.to_owned(), streams: Vec::new(), of: Vec::new(), bytes: 3 * AROUND };
         all.entry(exit.to_owned()).or_insert_with(empty)
     }
 

@@ -18,6 +18,9 @@ use crate::peer::Early;
 use crate::shared::Node;
 use crate::shared::turns::Turn;
 
+/// So many paths are tried beside each other: where that many say nothing, it is the destination that does not answer.
+const BESIDE: usize = 3;
+
 /// Reaches a destination on the first of the paths to the node near it that comes about. Where there are several, only early payload that
 /// may arrive twice is sent before that.
 pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
@@ -108,7 +111,7 @@ impl Search<'_> {
             let next = Instant::now() + self.pause;
             // Until the next path is to be tried.
             loop {
-                let is_last = self.rest.is_empty();
+                let is_last = self.rest.is_empty() || self.tried.len() == BESIDE;
                 let (Attempt { taken, asked, .. }, reached) = tokio::select! {
                     biased;
                     answered = answer(&mut self.tried) => answered,
@@ -185,7 +188,8 @@ impl Search<'_> {
 
     fn too_late(self) -> Failure {
         let (near, to) = (self.near, self.to.target);
-        let late = || Failure::new(FailureCode::TimedOut, format_args!("no path to node {near} has led to {to} in time"));
+        let late =
+            || Failure::new(FailureCode::TimedOut, format_args!("no path to node {near} has led to {to} in time"));
         self.said.map_or_else(late, |(said, _)| said)
     }
 }

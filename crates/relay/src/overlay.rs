@@ -391,7 +391,8 @@ impl Drop for LegWatch<'_> {
     fn drop(&mut self) {
         let now = self.overlay.now();
         if let Some(arrival) = self.arrival.take() {
-            arrival.end(|taken| self.overlay.lock().places.is_on_trial(&taken.path), now);
+            let said = arrival.end(|taken| self.overlay.lock().places.is_on_trial(&taken.path), now);
+            said.into_iter().for_each(|said| self.overlay.take(said, now));
         }
         let mut shares = self.overlay.shares();
         let Some(mut seen) = self.watched.take().and_then(Watched::end) else { return };

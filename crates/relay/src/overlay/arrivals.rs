@@ -276,29 +276,30 @@ impl Arrival<'_> {
         self.has_broken = true;
     }
 
-    /// The stream has ended. `is_on_trial`: whether it is to be seen that a path delivers.
-    pub fn end(self, is_on_trial: impl FnOnce(&Taken) -> bool, now: Time) {
+    /// The stream has ended. `is_on_trial`: whether it is to be seen that a path delivers. Returns what the stream says without its exit.
+    pub fn end(self, is_on_trial: impl FnOnce(&Taken) -> bool, now: Time) -> Option<Said> {
         let Self { all, host, end, has_broken } = self;
-        let info = tcp_info(&host);
+        let info = tcp_info(&host).ok();
         match end {
             EndOf::Entry(watched) => {
-                let (Some(entry), Ok(info)) = (watched.end(), info) else { return };
-                let Entry { taken, id, delivery, base } = entry;
-                let counts = base.counts(&info);
-                if has_broken || counts.got == 0 || is_on_trial(&taken) {
-                    let mut state = all.lock();
-                    if state.waiting.len() < WAITING_MOST {
-                        state.waiting.push((id, Ended { taken, delivery, counts, has_broken }));
-                        all.doubted.notify_one();
-                    }
+                let Entry { taken, id, delivery, base } = watched.end()?;
+                let counts = base.counts(&info?);
+                if !has_broken && counts.got > 0 && !is_on_trial(&taken) {
+                    return Some(Said { taken, verdict: Verdict::Came, begun: delivery.begun() });
+                }
+                let mut state = all.lock();
+                if state.waiting.len() < WAITING_MOST {
+                    state.waiting.push((id, Ended { taken, delivery, counts, has_broken }));
+                    all.doubted.notify_one();
                 }
             }
             EndOf::Exit(watched) => {
-                let (Some(id), Ok(info)) = (watched.end(), info) else { return };
+                let id = watched.end()?;
                 let end = if has_broken { End::Leg } else { End::Exit };
-                all.lock().leaves(id, receipt(&info, Some(end)), now);
+                all.lock().leaves(id, receipt(&info?, Some(end)), now);
             }
         }
+        None
     }
 }
 

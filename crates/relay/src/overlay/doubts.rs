@@ -37,10 +37,12 @@ impl Overlay {
     pub fn receipts(&self, doubts: Doubts, said: Result<Vec<u8>, ()>) {
         let now = self.now();
         let said = self.arrivals.answered(doubts, said, now);
-        let mut state = self.lock();
-        for Said { taken, verdict, begun } in said {
-            state.judge(&taken.path, verdict, begun, now, "a stream did not arrive");
-        }
+        said.into_iter().for_each(|said| self.take(said, now));
+    }
+
+    /// Takes what a stream says of its path.
+    pub(super) fn take(&self, Said { taken, verdict, begun }: Said, now: Time) {
+        self.lock().judge(&taken.path, verdict, begun, now, "a stream did not arrive");
     }
 
     /// Answers the entries of streams that leave the overlay here.

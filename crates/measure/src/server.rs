@@ -211,7 +211,7 @@ enum Came {
     /// A node's, which has proven its key.
     Node { name: String, connection: Connection },
     /// A client's of an open server, whose measurement begins.
-    Measurement(Begun),
+    Measurement(Box<Begun>),
     /// One of a load's, and the measurement that it belongs to.
     Link(Purpose, StdStream, mpsc::Sender<(Purpose, StdStream)>),
 }
@@ -231,7 +231,7 @@ async fn take(server: Arc<Server>, socket: TcpStream, from: SocketAddr, stranger
             let _ = links.send((purpose, socket)).await;
             None
         }
-        Some(Came::Measurement(begun)) => Some(begun),
+        Some(Came::Measurement(begun)) => Some(*begun),
         Some(Came::Node { name, connection }) => {
             let client = Client { from: client_of(from.ip()), name: format!("{name} ({from})") };
             let known = server.known.add(name, KNOWN_MOST);
@@ -287,7 +287,7 @@ async fn meet_client(server: &Arc<Server>, socket: TcpStream, from: SocketAddr) 
     match &server.settings.admits {
         Admits::Everyone => {
             let client = Client { from: client_of(from.ip()), name: from.to_string() };
-            session::begin(server, connection, client).await.map(Came::Measurement)
+            Some(Came::Measurement(Box::new(session::begin(server, connection, client).await?)))
         }
         Admits::Nodes(_) => {
             let why = "it serves nodes whose keys it knows: give the client a key, with --config or --key".into();

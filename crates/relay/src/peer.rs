@@ -11,7 +11,7 @@ use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Open, decode_failed, decode_opened};
 use ekiden_relay_proto::{Failure, FailureCode, Target};
 use ekiden_transport::frames::{invalid, read_frame, read_rest};
-use ekiden_transport::segments::{Dialled, PROOF, Proof, Segments, Unproven};
+use ekiden_transport::segments::{Dialled, Proof, Segments, Unproven};
 use ekiden_transport::{Connection, is_transient};
 use tokio::time::{sleep, timeout};
 
@@ -255,17 +255,11 @@ async fn dial_peer(
         let tcp = Tcp { options, ..peer.tcp.clone() };
         async move { authenticate(config, names, spare, &tcp, (name, peer), limits).await }
     };
-    let [connect, handshake] = limits;
-    let dialling = Box::pin(segments.dial(name, Proof::WhenUnknown, attempt));
-    match timeout(connect + handshake + PROOF, dialling).await {
-        Ok(Ok(dialled)) => Ok(dialled),
-        Ok(Err(Unproven::Attempt(failure))) => Err(failure),
-        Ok(Err(Unproven::Broken(error))) => Err(unfit(&config.name, name, &error)),
-        Err(_) => {
-            let text = format_args!("node {name} is reached, but no full segments pass to it and back");
-            Err(Failure::new(FailureCode::NodeUnreachable, text))
-        }
-    }
+    let dialled = Box::pin(segments.dial(name, Proof::WhenUnknown, attempt)).await;
+    dialled.map_err(|unproven| match unproven {
+        Unproven::Attempt(failure) => failure,
+        Unproven::Broken(error) => unfit(&config.name, name, &error),
+    })
 }
 
 /// One attempt to connect and authenticate.

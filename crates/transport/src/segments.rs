@@ -7,7 +7,7 @@
 //! find the way meanwhile.
 
 use std::fmt::Display;
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::leg::{FrameKind, Header, MAX_FILL, decode_failed};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::time::sleep;
+use tokio::time::{sleep, sleep_until};
 
 use crate::connection::Connection;
 use crate::frames::{invalid, read_frame};
@@ -35,8 +35,10 @@ const PATIENCE_ROUNDS: u32 = 4;
 const PROVEN: Duration = Duration::from_secs(60);
 const SHORTER: Duration = Duration::from_secs(600);
 
-/// How long a proof may take beside the connections and the handshakes that it needs.
-pub const PROOF: Duration = Duration::from_secs(5);
+/// How long, and how many round trips more, shorter segments have to prove themselves once full ones have not: a node that answers
+/// nothing holds up whoever knows another way no longer.
+const PROOF: Duration = Duration::from_secs(4);
+const PROOF_ROUNDS: u32 = 16;
 
 /// A connection whose other end has proven its key, and what must be sent before the first request: as [`crate::dial`] returns them.
 pub type Dialled = (Connection, Vec<u8>);
@@ -70,6 +72,12 @@ pub enum Unproven<E> {
     Broken(io::Error),
 }
 
+/// Full segments of so many bytes have not been answered for, on a connection with this round trip.
+struct Stuck {
+    bytes: u32,
+    rtt: Duration,
+}
+
 /// A connection on which full segments have passed.
 struct Passed {
     dialled: Dialled,
@@ -80,7 +88,7 @@ struct Passed {
 
 impl Segments {
     /// Dials the node `name` by `attempt`, which is given the longest segment that it may ask for. It may be called again while an
-    /// attempt goes on. The caller bounds the time.
+    /// attempt goes on, and bounds its own time.
     ///
     /// # Errors
     /// Of the attempt that was the last to fail.
@@ -99,7 +107,7 @@ impl Segments {
             return attempt(LIMITS[step]).await.map_err(Unproven::Attempt);
         }
         let (stuck, mut stuck_at) = unbounded_channel();
-        let mut longest = 0;
+        let (mut longest, mut end) = (0, None);
         let mut running = vec![Box::pin(prove(step, attempt(LIMITS[step]), stuck.clone()))];
         loop {
             tokio::select! {
@@ -116,13 +124,17 @@ impl Segments {
                         }
                     }
                 },
-                Some(bytes) = stuck_at.recv() => {
+                Some(Stuck { bytes, rtt }) = stuck_at.recv() => {
                     longest = longest.max(bytes);
+                    end.get_or_insert_with(|| Instant::now() + PROOF + rtt * PROOF_ROUNDS);
                     let shorter = |step: &usize| LIMITS[*step].is_some_and(|limit| u32::from(limit) < bytes);
                     if let Some(next) = (step + 1..LIMITS.len()).find(shorter) {
                         step = next;
                         running.push(Box::pin(prove(step, attempt(LIMITS[step]), stuck.clone())));
                     }
+                }
+                () = reaches(end) => {
+                    return Err(Unproven::Broken(io::Error::other("it is reached, but no full segments pass to it and back")));
                 }
             }
         }
@@ -184,11 +196,11 @@ fn fill(segment: u32) -> Vec<u8> {
     Header::frame(FrameKind::Fill, &vec![0; segment.clamp(1, MAX_FILL) as usize])
 }
 
-/// Completes when full segments have passed on the connection that `attempt` makes. Tells `stuck` their size if that takes long.
+/// Completes when full segments have passed on the connection that `attempt` makes. Tells `stuck` if that takes long.
 async fn prove<E>(
     step: usize,
     attempt: impl Future<Output = Result<Dialled, E>>,
-    stuck: UnboundedSender<u32>,
+    stuck: UnboundedSender<Stuck>,
 ) -> Result<Passed, Unproven<E>> {
     let (connection, prelude) = attempt.await.map_err(Unproven::Attempt)?;
     if is_on_this_host(&connection) {
@@ -196,15 +208,23 @@ async fn prove<E>(
     }
     let info = tcp_info(connection.socket()).map_err(Unproven::Broken)?;
     let bytes = info.mss_bytes;
-    let patience = PATIENCE + Duration::from_micros(info.rtt_us.into()) * PATIENCE_ROUNDS;
+    let rtt = Duration::from_micros(info.rtt_us.into());
     let tell = async || {
-        sleep(patience).await;
+        sleep(PATIENCE + rtt * PATIENCE_ROUNDS).await;
         // Nobody listens any more if another connection was taken.
-        let _ = stuck.send(bytes);
+        let _ = stuck.send(Stuck { bytes, rtt });
     };
     let exchange = exchange(&connection, [prelude, fill(bytes)].concat());
     beside(exchange, tell()).await.map_err(Unproven::Broken)?;
     Ok(Passed { dialled: (connection, Vec::new()), step, bytes: Some(bytes) })
+}
+
+/// Completes at that time, and never without one.
+async fn reaches(end: Option<Instant>) {
+    match end {
+        Some(end) => sleep_until(end.into()).await,
+        None => pending().await,
+    }
 }
 
 /// What `first` gives, with `other` run beside it.

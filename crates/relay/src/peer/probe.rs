@@ -31,7 +31,7 @@ pub enum ProbeError {
 
 /// Connects to the peer called `name`, lets both sides prove who they are, and ends the connection. No stream is opened. Returns the
 /// longest segments that pass, in bytes, if the path drops longer ones and says nothing. It takes at most `limits.connect`,
-/// `limits.handshake` and 5 s together.
+/// `limits.handshake` and some seconds together.
 pub fn probe(config: &Config, name: &str) -> Result<Option<u16>, ProbeError> {
     let peer = config.peers.get(name).ok_or_else(|| ProbeError::NoPeer(name.into()))?;
     // Its congestion control may not be in the kernel yet, and nothing is carried.

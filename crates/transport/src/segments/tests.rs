@@ -69,6 +69,16 @@ async fn a_path_that_is_known_to_carry_full_segments_is_not_asked_again() {
 }
 
 #[tokio::test]
+async fn a_node_that_answers_nothing_is_given_up_in_seconds() {
+    let segments = Segments::default();
+    let deaf = node(usize::MAX).await;
+    let attempt = async |_| Ok::<_, io::Error>((Connection::from(TcpStream::connect(deaf).await?), Vec::new()));
+    let failed = timeout(LIMIT, segments.dial("it", Proof::Always, attempt)).await.expect("in time").err();
+    assert!(matches!(failed, Some(Unproven::Broken(error)) if error.to_string().contains("no full segments pass")));
+    assert_eq!(segments.limit(), None);
+}
+
+#[tokio::test]
 async fn an_attempt_that_fails_is_the_answer_and_no_other_is_made() {
     let (segments, attempts) = (Segments::default(), AtomicUsize::new(0));
     let attempt = async |_| {

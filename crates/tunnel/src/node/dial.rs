@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ekiden_net::socket::{self, TcpOptions};
-use ekiden_transport::segments::{PROOF, Proof, Unproven};
+use ekiden_transport::segments::{Proof, Unproven};
 use ekiden_transport::{Connection, dial};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::task::JoinSet;
@@ -107,16 +107,13 @@ async fn reach(config: &Config, (name, peer): (&str, &Peer), connecting: Duratio
         let dialled = timeout(GREETING, dial(socket, &peer.security, &config.name)).await;
         dialled.map_err(|_| late())?.map_err(|error| refused(error.into()))
     };
-    let dialling = peer.segments.dial(name, Proof::Always, attempt);
-    match timeout(connecting + GREETING + PROOF, dialling).await {
-        Ok(Ok((connection, prelude))) => {
-            connection.send_all(&prelude).await?;
-            Ok(connection)
-        }
-        Ok(Err(Unproven::Attempt(error))) => Err(error),
-        Ok(Err(Unproven::Broken(error))) => Err(refused(error.into())),
-        Err(_) => Err(io::Error::other("it is reached, but no full segments pass to it and back").into()),
-    }
+    let dialled = peer.segments.dial(name, Proof::Always, attempt).await;
+    let (connection, prelude) = dialled.map_err(|unproven| match unproven {
+        Unproven::Attempt(error) => error,
+        Unproven::Broken(error) => refused(error.into()),
+    })?;
+    connection.send_all(&prelude).await?;
+    Ok(connection)
 }
 
 /// Greets a peer that has proven its key.

@@ -16,6 +16,9 @@ const EXAMPLE: &str = "Example of a configuration (TOML):
     address = \"10.0.0.1:1080\"
     users = { alice = \"$argon2id$v=19$m=19456,t=2,p=1$…\" }";
 
+/// The longest password, in bytes: SOCKS5 has a byte for its length (RFC 1929).
+const PASSWORD_MOST: usize = 255;
+
 /// Turn a password into the hash that a node's configuration holds.
 ///
 /// Reads the password from standard input, one line, without showing it on a terminal, and prints its hash (Argon2id, RFC 9106,
@@ -33,16 +36,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let text = match io::stdin().is_terminal() {
         true => ask()?,
         false => {
-            let mut text = String::new();
-            io::stdin().take(1024).read_to_string(&mut text)?;
+            let mut bytes = Vec::new();
+            io::stdin().take(1024).read_to_end(&mut bytes)?;
+            let Ok(text) = String::from_utf8(bytes) else { bail!("the password is not UTF-8") };
             text
         }
     };
-    let password = text.strip_suffix('\n').unwrap_or(&text);
-    let password = password.strip_suffix('\r').unwrap_or(password);
-    if password.is_empty() || password.len() > 255 || password.contains('\n') {
-        bail!("a password is one line of 1 to 255 bytes");
-    }
+    let password = ekiden_files::one_line(&text).filter(|password| password.len() <= PASSWORD_MOST);
+    let Some(password) = password else { bail!("a password is one line of 1 to {PASSWORD_MOST} bytes") };
     let hash = hash_password(password.as_bytes())?;
     match args.json {
         true => out::line(serde_json::to_string_pretty(&json!({ "hash": hash }))?),

@@ -23,7 +23,9 @@ pub fn svg(text: &str) -> Result<PathBuf, String> {
 
 /// Ends the program if two of these files are one: the second would replace the first.
 pub fn distinct(files: &[(&str, Option<&Path>)]) {
-    let there: Vec<_> = files.iter().filter_map(|(what, file)| Some((what, whole((*file)?)))).collect();
+    // What goes into a stream replaces nothing.
+    let place = |file: &Path| (!ekiden_files::is_stream(file)).then(|| whole(file));
+    let there: Vec<_> = files.iter().filter_map(|(what, file)| Some((what, place((*file)?)?))).collect();
     for (number, (what, file)) in there.iter().enumerate() {
         if let Some((other, _)) = there[..number].iter().find(|(_, before)| before == file) {
             misused(&format!("{other} and {what} are the same file, {}", file.display()));

@@ -207,12 +207,7 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
     (PAIR, &["lab", "run", "FILE", "--set", "tcp.congestion=nope"], 4, "FILE: node 'a': this kernel has no"),
     // What cannot be written, and what is there.
     (PAIR, &["simulate", "FILE", "--record", "/proc/x.json"], 3, "/proc/x.json: cannot be written: "),
-    (
-        PAIR,
-        &["simulate", "FILE", "--record", "/dev/full"],
-        3,
-        "/dev/full: cannot be written: /dev/full is no directory",
-    ),
+    (PAIR, &["simulate", "FILE", "--record", "/dev/full"], 3, "/dev/full: cannot be written: No space left on device"),
     (PAIR, &["lab", "run", "FILE", "--record", "/proc/x.json"], 3, "/proc/x.json: cannot be written: "),
     (PAIR, &["lab", "chart", "FILE", "-o", "/proc/x.svg"], 3, "/proc/x.svg: cannot be written: "),
     (

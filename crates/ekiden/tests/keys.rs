@@ -66,7 +66,9 @@ fn a_key_is_made_once_shown_again_and_never_overwritten() {
     assert_eq!(done(folder, &["keygen", "--shared", "line.key"]), "");
     assert!(refused(folder, &["keygen", "--show", "line.key"], 3).contains("holds a key that nodes share"));
     assert!(refused(folder, &["keygen", "--show", "missing"], 3).contains("No such file"));
-    std::fs::set_permissions(folder.join("node.key"), PermissionsExt::from_mode(0o640)).unwrap();
+    std::fs::set_permissions(folder.join("node.key"), PermissionsExt::from_mode(0o440)).unwrap();
+    assert_eq!(done(folder, &["keygen", "--show", "node.key"]), made);
+    std::fs::set_permissions(folder.join("node.key"), PermissionsExt::from_mode(0o644)).unwrap();
     assert!(refused(folder, &["keygen", "--show", "node.key"], 3).contains("chmod 600"));
 }
 

@@ -35,6 +35,18 @@ fn a_single_run_leaves_a_record_and_shows_it() {
 }
 
 #[test]
+fn a_record_may_go_into_a_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = simulate(folder.path(), &["--record", "/dev/null"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = simulate(folder.path(), &["--record", "/dev/stderr"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let record = Record::parse(&text(&output.stderr), "standard error").unwrap();
+    assert_eq!(record.flows[0].duration_us, 3_000_000);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is beside it");
+}
+
+#[test]
 fn what_a_gateway_did_is_below_the_table() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = "name = \"balanced\"\n[node.a]\n[node.r]\nkind = \"router\"\n[node.b]\n[link.in]\nends = [\"a\", \"r\"]\nrate = \"200Mbit/s\"\n\

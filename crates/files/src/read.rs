@@ -22,8 +22,12 @@ pub enum FileKind {
     Sweep,
     /// A record.
     Record,
+    /// What is known of a path: a description or a record of it.
+    Path,
     /// The last known members of an overlay.
     Members,
+    /// A file of the system's, such as /etc/hosts.
+    System,
 }
 
 /// Why a file was not read. The message does not name the file.
@@ -79,13 +83,15 @@ impl FileKind {
     pub fn bytes_most(self) -> u64 {
         match self {
             Self::Key => 64 << 10,
-            Self::Certificates | Self::Config | Self::Scenario => 1 << 20,
+            Self::Certificates | Self::Config | Self::Scenario | Self::Path => 1 << 20,
             // A scenario with its line ends and quotes escaped, and the values of a sweep.
             Self::Sweep => 8 << 20,
             // A line of some 300 bytes for each event of each connection's congestion control.
             Self::Record => 4 << 30,
             // 1,000 members of 16 KiB at most.
             Self::Members => 32 << 20,
+            // Lists of a million names that lead nowhere are in use as hosts files.
+            Self::System => 64 << 20,
         }
     }
 
@@ -97,7 +103,9 @@ impl FileKind {
             Self::Scenario => "a scenario",
             Self::Sweep => "the description of a sweep",
             Self::Record => "a record",
+            Self::Path => "what is known of a path",
             Self::Members => "a list of members",
+            Self::System => "a file of the system",
         }
     }
 }
@@ -143,11 +151,35 @@ impl Opened {
         self.file
     }
 
-    /// All of it.
+    /// All of it, without a byte-order mark.
     ///
     /// # Errors
     /// If it is too long for its kind, is not UTF-8, or cannot be read.
     pub fn text(self) -> Result<String, ReadError> {
+        let mut text = self.text_with_mark()?;
+        let mark = text.len() - without_mark(&text).len();
+        text.drain(..mark);
+        Ok(text)
+    }
+
+    /// All of it as it is.
+    ///
+    /// # Errors
+    /// As [`Opened::text`].
+    pub fn text_with_mark(self) -> Result<String, ReadError> {
+        let kind = self.kind;
+        String::from_utf8(self.bytes()?).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            let line = 1 + error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count();
+            ReadError::NotText { kind, at, line }
+        })
+    }
+
+    /// All of it, text or not.
+    ///
+    /// # Errors
+    /// If it is too long for its kind, or cannot be read.
+    pub fn bytes(self) -> Result<Vec<u8>, ReadError> {
         let (kind, most) = (self.kind, self.kind.bytes_most());
         if self.metadata.len() > most {
             return Err(ReadError::TooLong { kind });
@@ -158,12 +190,13 @@ impl Opened {
         if bytes.len() as u64 > most {
             return Err(ReadError::TooLong { kind });
         }
-        String::from_utf8(bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
-            let line = 1 + error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count();
-            ReadError::NotText { kind, at, line }
-        })
+        Ok(bytes)
     }
+}
+
+/// A text without the byte-order mark that some editors put before it (RFC 3629 section 6).
+pub fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 fn denied(source: io::Error, owner: Option<u32>) -> ReadError {
@@ -238,7 +271,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let file = File::create(&path).unwrap();
-        for kind in [FileKind::Key, FileKind::Config, FileKind::Scenario, FileKind::Sweep] {
+        for kind in [FileKind::Key, FileKind::Config, FileKind::Scenario, FileKind::Sweep, FileKind::Path] {
             file.set_len(kind.bytes_most()).unwrap();
             assert_eq!(read(&path, kind).unwrap().len() as u64, kind.bytes_most());
             file.set_len(kind.bytes_most() + 1).unwrap();
@@ -248,6 +281,20 @@ mod tests {
         assert!(refused(&path, FileKind::Record).contains("more than 4294967296 bytes"));
         // A file of the kernel says that it is empty.
         assert!(!read(Path::new("/proc/self/status"), FileKind::Key).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "\u{feff}name = \"\u{feff}\"\r\n").unwrap();
+        for kind in [FileKind::Config, FileKind::Key, FileKind::Scenario, FileKind::Record, FileKind::Path] {
+            assert_eq!(read(&path, kind).unwrap(), "name = \"\u{feff}\"\r\n");
+        }
+        let whole = open(&path, FileKind::Config).unwrap().text_with_mark().unwrap();
+        assert!(whole.starts_with("\u{feff}name"));
+        fs::write(&path, "\u{feff}").unwrap();
+        assert_eq!(read(&path, FileKind::Config).unwrap(), "");
     }
 
     #[test]

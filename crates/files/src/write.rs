@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::geteuid;
 
 use crate::read::what;
@@ -23,7 +24,7 @@ pub enum TargetError {
     #[error("cannot be written: it is a directory")]
     Directory,
     /// Something has the name that is no file with a content of its own.
-    #[error("cannot be written: it is {0}, and only a regular file is replaced; name another file")]
+    #[error("cannot be written: it is {0}, which is neither replaced nor written into; name another file")]
     NotRegular(&'static str),
     /// The system refuses.
     #[error("cannot be written: {0}")]
@@ -37,11 +38,22 @@ struct Target {
     before: Option<Metadata>,
 }
 
+/// Whether a pipe, a terminal or the like has this name, such as `/dev/null`: nothing of it can be replaced, and nothing can be
+/// beside it. What is written goes into it.
+pub fn is_stream(path: &Path) -> bool {
+    let is_one = |there: Metadata| there.file_type().is_fifo() || there.file_type().is_char_device();
+    fs::metadata(path).is_ok_and(is_one)
+}
+
 /// Finds out, before any work is done, whether [`write()`] can make `path`. Makes missing directories, and leaves nothing else.
 ///
 /// # Errors
-/// If there is a file already and `replace` is not said, there is something else than a file, or its directory takes no new file.
+/// If there is a file already and `replace` is not said, there is something that is neither a file nor a stream, or its directory
+/// takes no new file.
 pub fn check_target(path: &Path, replace: bool) -> Result<(), TargetError> {
+    if is_stream(path) {
+        return Ok(());
+    }
     let target = Target::find(path)?;
     if target.before.is_some() && !replace {
         return Err(TargetError::Exists);
@@ -59,10 +71,10 @@ pub fn check_target(path: &Path, replace: bool) -> Result<(), TargetError> {
 
 /// Writes a file, whole or not at all: beside `path` first, then renamed. Makes missing directories, and replaces the file that was
 /// there; the new one has its permissions, and its owner if this process is root. A symbolic link stays, and what it leads to is
-/// written.
+/// written. A stream ([`is_stream`]) is written into.
 ///
 /// # Errors
-/// If a directory or the file cannot be made, or something else than a file is there.
+/// If a directory or the file cannot be made, something else than a file or a stream is there, or nobody reads the pipe that is.
 pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     write_with(path, |out| out.write_all(content))
 }
@@ -72,11 +84,23 @@ pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As [`write()`], and those of `fill`.
 pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    replace(path, create_like, |file| {
+    let fill = |file| {
         let mut out = BufWriter::new(file);
         fill(&mut out)?;
         out.flush()
-    })
+    };
+    if is_stream(path) { fill(open_stream(path)?) } else { replace(path, create_like, fill) }
+}
+
+/// Opens a stream without waiting for whoever reads it, and then lets writes wait for that.
+fn open_stream(path: &Path) -> io::Result<File> {
+    let opened = File::options().write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO) => io::Error::new(error.kind(), "nobody reads this pipe"),
+        _ => error,
+    })?;
+    fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
+    Ok(file)
 }
 
 /// As [`write()`], for what its owner alone may read, whatever was there. When this returns, the content is on the disk.
@@ -118,7 +142,9 @@ fn replace(
 ) -> io::Result<()> {
     let target = Target::find(path).map_err(|error| match error {
         TargetError::Failed(error) => error,
-        TargetError::NotRegular(what) => io::Error::other(format!("it is {what}, and only a regular file is replaced")),
+        TargetError::NotRegular(what) => {
+            io::Error::other(format!("it is {what}, which is neither replaced nor written into"))
+        }
         TargetError::Directory | TargetError::Exists => io::ErrorKind::IsADirectory.into(),
     })?;
     make_directory(&target.path)?;
@@ -205,7 +231,9 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::os::unix::fs::{chown, symlink};
+    use std::os::unix::net::UnixListener;
 
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
@@ -216,19 +244,42 @@ mod tests {
     fn what_is_no_regular_file_stays() {
         let folder = tempfile::tempdir().unwrap();
         let place = |name: &str| folder.path().join(name);
-        mkfifo(&place("pipe"), Mode::S_IRWXU).unwrap();
-        symlink("pipe", place("link")).unwrap();
-        for name in ["pipe", "link"] {
+        let _socket = UnixListener::bind(place("socket")).unwrap();
+        symlink("socket", place("link")).unwrap();
+        for name in ["socket", "link"] {
             for replace in [false, true] {
-                assert!(matches!(check_target(&place(name), replace), Err(TargetError::NotRegular("a pipe"))));
+                assert!(matches!(check_target(&place(name), replace), Err(TargetError::NotRegular("a socket"))));
             }
-            assert!(write(&place(name), b"x").unwrap_err().to_string().contains("it is a pipe"));
-            assert!(write_private(&place(name), b"x").unwrap_err().to_string().contains("it is a pipe"));
+            assert!(write(&place(name), b"x").unwrap_err().to_string().contains("it is a socket"));
+        }
+        mkfifo(&place("pipe"), Mode::S_IRWXU).unwrap();
+        for name in ["socket", "pipe", "link"] {
+            assert!(write_private(&place(name), b"x").unwrap_err().to_string().contains("it is a "));
         }
         assert_eq!(what(fs::symlink_metadata(place("pipe")).unwrap().file_type()), "a pipe");
         symlink("circle", place("circle")).unwrap();
         assert!(matches!(check_target(&place("circle"), true), Err(TargetError::Failed(_))));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn what_goes_into_a_stream_is_written_into_it_and_waits_for_no_reader() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        for stream in [&pipe, Path::new("/dev/null")] {
+            assert!(is_stream(stream));
+            check_target(stream, false).unwrap();
+        }
+        write(Path::new("/dev/null"), b"x").unwrap();
+        assert!(write(&pipe, b"x").unwrap_err().to_string().contains("nobody reads this pipe"));
+        let mut reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+        write(&pipe, b"text").unwrap();
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "text");
+        assert!(!is_stream(folder.path()) && !is_stream(&folder.path().join("none")));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -6,14 +6,14 @@
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ekiden_files::{FileKind, ReadError};
+use ekiden_files::{Exposed, FileKind, ReadError};
 use ekiden_relay_proto::leg::SharedSecret;
 use rustls::crypto::ring::sign::any_eddsa_type;
 use rustls::pki_types::pem::PemObject;
@@ -65,14 +65,14 @@ impl Identity {
 
     /// Reads the key in `file`.
     pub fn load(file: &Path) -> Result<Self, KeyFileError> {
-        let (text, access) = read(file)?;
+        let (text, exposed) = read(file)?;
         if SharedSecret::from_hex(&text).is_some() {
             let reason = "holds a key that nodes share, not one of a node's own: `ekiden keygen FILE` makes one. For legs \
                           without encryption a shared key is named in plain_key_file of the peer and of the leg listener";
             return Err(error(file, reason));
         }
         let identity = Self::from_pem(text.as_bytes()).map_err(|reason| error(file, reason))?;
-        access.owner_only(file)?;
+        exposed.map_err(|exposed| error(file, exposed.to_string()))?;
         Ok(identity)
     }
 
@@ -146,40 +146,11 @@ pub fn generate_shared(file: &Path) -> Result<(), KeyFileError> {
 
 /// Reads a key that nodes share.
 pub fn load_shared(file: &Path) -> Result<SharedSecret, KeyFileError> {
-    let (text, access) = read(file)?;
+    let (text, exposed) = read(file)?;
     let key = SharedSecret::from_hex(&text)
         .ok_or_else(|| error(file, "must hold 64 hexadecimal digits, as `ekiden keygen --shared` makes them"))?;
-    access.owner_only(file)?;
+    exposed.map_err(|exposed| error(file, exposed.to_string()))?;
     Ok(key)
-}
-
-/// Who can read a file.
-struct Access {
-    mode: u32,
-}
-
-impl Access {
-    /// To be asked of files that are known to hold a key: of others, the advice would do harm.
-    fn owner_only(&self, file: &Path) -> Result<(), KeyFileError> {
-        match self.mode & 0o077 {
-            0 => Ok(()),
-            // The group's bits are then those of an access control list, and the directory is the service's alone.
-            0o040 if is_credential(file) => Ok(()),
-            _ => Err(error(file, format!("can be read by others: chmod 600 {}", file.display()))),
-        }
-    }
-}
-
-/// Whether systemd has handed it to this service (LoadCredential in systemd.exec(5)).
-fn is_credential(file: &Path) -> bool {
-    let Some(directory) = std::env::var_os("CREDENTIALS_DIRECTORY") else { return false };
-    match (fs::canonicalize(directory), fs::canonicalize(file)) {
-        (Ok(directory), Ok(file)) => {
-            let is_closed = fs::metadata(&directory).is_ok_and(|found| found.permissions().mode() & 0o007 == 0);
-            is_closed && file.parent() == Some(&directory)
-        }
-        _ => false,
-    }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -190,8 +161,9 @@ fn random(file: &Path) -> Result<[u8; 32], KeyFileError> {
     random_secret().map_err(|source| error(file, format!("no random numbers: {source}")))
 }
 
-/// The text in `file`.
-fn read(file: &Path) -> Result<(String, Access), KeyFileError> {
+/// The text in `file`, and whether others can read it: to be said of files that are known to hold a key, because the advice would do
+/// harm to others.
+fn read(file: &Path) -> Result<(String, Result<(), Exposed>), KeyFileError> {
     let failed = |source: ReadError| match &source {
         ReadError::Failed(missing) if missing.kind() == io::ErrorKind::NotFound => {
             error(file, format!("{source}; `ekiden keygen` makes keys"))
@@ -199,8 +171,8 @@ fn read(file: &Path) -> Result<(String, Access), KeyFileError> {
         _ => error(file, source.to_string()),
     };
     let open = ekiden_files::open(file, FileKind::Key).map_err(failed)?;
-    let access = Access { mode: open.metadata().permissions().mode() };
-    Ok((open.text().map_err(failed)?, access))
+    let exposed = open.check_private(file);
+    Ok((open.text().map_err(failed)?, exposed))
 }
 
 /// All of `text`, or no file.
@@ -222,7 +194,24 @@ fn error(file: &Path, reason: impl Into<String>) -> KeyFileError {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    #[test]
+    fn a_key_file_of_another_system_holds_the_same_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let [own, shared] = ["node.key", "line.key"].map(|name| folder.path().join(name));
+        let made = Identity::generate(&own).unwrap();
+        generate_shared(&shared).unwrap();
+        let secret = load_shared(&shared).unwrap();
+        for file in [&own, &shared] {
+            let text = fs::read_to_string(file).unwrap();
+            fs::write(file, format!("\u{feff}{}", text.replace('\n', "\r\n"))).unwrap();
+        }
+        assert_eq!(Identity::load(&own).unwrap(), made);
+        assert!(load_shared(&shared).unwrap() == secret);
+    }
 
     #[test]
     fn a_key_is_known_by_the_same_fingerprint_every_time() {

@@ -18,8 +18,10 @@ pub const SAMPLES_MOST: u64 = 1_000_000;
 /// every second look is wanted; and so again. So the looks that are kept are evenly spaced over the whole run, and they are those
 /// of a run that looks so much less often. What is given up follows from the looks and samples alone.
 ///
-/// Without [`SeriesWriter::finish`] nothing is left.
+/// Without [`SeriesWriter::finish`] nothing is left. Of a run whose record goes into a stream, such as `/dev/null`, nothing is kept.
 pub struct SeriesWriter {
+    /// Whether there is a place beside the record: not if that goes into a stream.
+    has_place: bool,
     most: u64,
     /// One look in so many is wanted.
     one_of: u64,
@@ -37,6 +39,7 @@ impl SeriesWriter {
     /// two looks have more.
     pub fn new(record: &Path, most: u64) -> Self {
         Self {
+            has_place: !ekiden_files::is_stream(record),
             most: most.max(1),
             one_of: 1,
             looks: 0,
@@ -95,7 +98,7 @@ impl Series for SeriesWriter {
             self.note(thinned);
         }
         self.looks += 1;
-        let is_wanted = self.failure.is_none() && self.looks.is_multiple_of(self.one_of);
+        let is_wanted = self.has_place && self.failure.is_none() && self.looks.is_multiple_of(self.one_of);
         if is_wanted {
             self.kept.push(at_us);
         }
@@ -103,14 +106,14 @@ impl Series for SeriesWriter {
     }
 
     fn sample(&mut self, sample: Sample) {
-        if self.failure.is_none() {
+        if self.has_place && self.failure.is_none() {
             let pushed = self.samples.push(&sample);
             self.note(pushed);
         }
     }
 
     fn queue(&mut self, queue: QueueSample) {
-        if self.failure.is_none() {
+        if self.has_place && self.failure.is_none() {
             let pushed = self.queues.push(&queue);
             self.note(pushed);
         }

@@ -39,6 +39,6 @@ pub use inspect::{Health, Inspection, inspect};
 pub use operator::{Admitted, IfOtherKey, Operator};
 pub use record::Load;
 pub use registry::{Observer, Registry};
-pub use settings::{Access, OverlayId, Settings, read_password};
+pub use settings::{Access, OverlayId, Settings};
 pub use status::Status;
 pub use view::{Listed, Members, Roster};

@@ -1,13 +1,13 @@
 //! What a node, or the operator, has to know to speak with etcd.
 
 use std::fmt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use ekiden_files::FileKind;
+use ekiden_files::{FileKind, read_secret};
 use ekiden_keys::random_secret;
+use ekiden_units::HostPort;
 use ureq::tls::Certificate;
 
 use crate::authorities;
@@ -120,7 +120,7 @@ impl Access {
     /// The user and the password that the file holds.
     pub(crate) fn login(&self) -> Result<Option<Login>, RegistryError> {
         let (Some(user), Some(file)) = (&self.user, &self.password_file) else { return Ok(None) };
-        let password = read_password(file).map_err(|why| unusable("password_file", file, why))?;
+        let password = read_secret(file).map_err(|why| unusable("password_file", file, why.to_string()))?;
         Ok(Some(Login { user: user.clone(), password }))
     }
 
@@ -174,31 +174,14 @@ fn unusable(key: &'static str, file: &Path, reason: String) -> RegistryError {
 }
 
 fn is_loopback(host_and_port: &str) -> bool {
-    let host = host_and_port.rsplit_once(':').map_or(host_and_port, |(host, _)| host);
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-/// A password that a file has in one line, and others cannot read.
-///
-/// # Errors
-/// Why not, in words that go behind the file's name.
-pub fn read_password(file: &Path) -> Result<String, String> {
-    let open = ekiden_files::open(file, FileKind::Key).map_err(|error| error.to_string())?;
-    if open.metadata().permissions().mode() & 0o077 != 0 {
-        return Err(format!("can be read by others: chmod 600 {}", file.display()));
-    }
-    let text = open.text().map_err(|error| error.to_string())?;
-    let password = text.strip_suffix('\n').unwrap_or(&text);
-    match password.is_empty() || password.contains('\n') {
-        true => Err("must hold a password in one line".into()),
-        false => Ok(password.into()),
-    }
+    let host = HostPort::optional(host_and_port).map(|(host, _)| host);
+    host.is_ok_and(|host| host.bare() == "localhost" || host.ip().is_some_and(|address| address.is_loopback()))
 }
 
 #[cfg(test)]
 pub mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -250,17 +233,19 @@ pub mod tests {
     }
 
     #[test]
-    fn a_password_that_others_can_read_is_refused() {
+    fn the_password_is_the_one_line_of_a_file_that_others_cannot_read() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("password");
-        fs::write(&file, "secret\n").unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(read_password(&file).unwrap_err().contains("chmod 600"));
+        let access = Access { password_file: Some(file.clone()), ..settings().access };
+        fs::write(&file, "\u{feff}secret\r\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(access.login().err().unwrap().to_string().contains("chmod 600"));
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(read_password(&file).unwrap(), "secret");
+        assert_eq!(access.login().unwrap().unwrap().password, "secret");
         fs::write(&file, "\n").unwrap();
-        assert!(read_password(&file).unwrap_err().contains("one line"));
-        assert!(read_password(&folder.path().join("none")).is_err());
+        assert!(access.login().err().unwrap().to_string().contains("one line"));
+        fs::remove_file(&file).unwrap();
+        assert!(access.login().is_err());
     }
 
     #[test]

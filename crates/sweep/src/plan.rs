@@ -148,7 +148,7 @@ pub fn expected(scenario: &Scenario) -> Duration {
     ends.max().unwrap_or_default() + BESIDES_FLOWS
 }
 
-/// Whether `place` names a record's file rather than a directory for it.
+/// Whether `place` names a record's file, or a stream such as `/dev/null`, rather than a directory for it.
 pub fn is_file(place: &Path) -> bool {
-    place.extension().is_some_and(|extension| extension == "json")
+    place.extension().is_some_and(|extension| extension == "json") || ekiden_files::is_stream(place)
 }

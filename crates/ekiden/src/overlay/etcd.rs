@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ekiden_files::ConfigError;
+use ekiden_files::{ConfigError, read_secret};
 use ekiden_keys::Fingerprint;
 use ekiden_overlay::member::Position;
-use ekiden_registry::{Access, Admission, IfOtherKey, Operator, RegistryError, Terms, read_password};
+use ekiden_registry::{Access, Admission, IfOtherKey, Operator, RegistryError, Terms};
 use ekiden_relay::Pattern;
 
 use super::join::position;
@@ -155,10 +155,8 @@ pub fn init(args: &Init) -> anyhow::Result<()> {
 pub fn admit(args: &Admit) -> anyhow::Result<()> {
     let (node, overlay) = (&args.node, &args.etcd.overlay);
     let mut operator = args.etcd.operator()?;
-    let password = args.node_password_file.as_deref().map(|file| {
-        let read = read_password(file);
-        read.map_err(|why| ConfigError::whole(file, why))
-    });
+    let password =
+        args.node_password_file.as_deref().map(|file| read_secret(file).map_err(|why| ConfigError::whole(file, why)));
     let password = password.transpose()?;
     let if_other = if args.replace { IfOtherKey::Replace } else { IfOtherKey::Refuse };
     let (admission, before) =

@@ -1,8 +1,6 @@
 //! The HTTP proxy by which a peer is reached.
 
-use std::os::unix::fs::MetadataExt;
-
-use ekiden_files::FileKind;
+use ekiden_files::read_secret;
 use serde_spanned::Spanned;
 
 use super::Source;
@@ -48,19 +46,14 @@ impl Source<'_> {
         })
     }
 
-    /// The first line of a file that others may not read.
+    /// The one line of a file that others may not read.
     fn password(&self, path: &Spanned<String>) -> Result<String, ConfigError> {
         let file = self.beside(path);
         let failed = |reason: String| self.error(Some(path.span()), format!("{}: {reason}", file.display()));
-        let opened = ekiden_files::open(&file, FileKind::Key).map_err(|error| failed(error.to_string()))?;
-        if opened.metadata().mode() & 0o077 != 0 {
-            return Err(failed(format!("can be read by others: chmod 600 {}", file.display())));
-        }
-        let text = opened.text().map_err(|error| failed(error.to_string()))?;
-        let password = text.lines().next().unwrap_or_default();
-        match password.is_empty() || password.contains(char::is_control) {
-            true => Err(failed("must hold a password, on one line".into())),
-            false => Ok(password.into()),
+        let password = read_secret(&file).map_err(|error| failed(error.to_string()))?;
+        match password.contains(char::is_control) {
+            true => Err(failed("a password has no control characters".into())),
+            false => Ok(password),
         }
     }
 }

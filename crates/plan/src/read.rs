@@ -18,7 +18,7 @@ pub fn read(file: Option<&File>, flags: &Flags) -> Result<Path, Error> {
         return given.resolve("the command line");
     };
     let name = file.display().to_string();
-    let text = ekiden_files::read(file, FileKind::Record);
+    let text = ekiden_files::read(file, FileKind::Path);
     let text = text.map_err(|source| Error::Unreadable { file: name.clone(), source })?;
     let is_record = text.trim_start().starts_with('{');
     let said: Values = match is_record {

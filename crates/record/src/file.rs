@@ -1,9 +1,10 @@
 //! Records as files, and the files of their series beside them.
 
-use std::io::{self, Read, Seek};
+use std::io::{self, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use ekiden_files::{FileKind, ReadError, open, read, write};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -11,6 +12,9 @@ use crate::sample::{QueueSample, Row, Sample};
 use crate::series::{SeriesFile, SeriesFiles};
 use crate::table::TableReader;
 use crate::{Disturbance, FORMAT, MEASUREMENT_FORMAT, Measurement, Record};
+
+/// From this length on, in bytes, a record is looked through before it is taken into memory.
+const LONG: u64 = 16 << 20;
 
 /// Why a record could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -177,12 +181,19 @@ impl Record {
         Self::parse(&Self::read_text(path)?, &path.display().to_string())
     }
 
-    /// The text of a record's file, whatever it says.
+    /// The text of a record's file, whatever it says. A long one is held in memory only if it is JSON.
     ///
     /// # Errors
-    /// [`Error::Unreadable`].
+    /// [`Error::Unreadable`], and [`Error::NotARecord`].
     pub fn read_text(path: &Path) -> Result<String, Error> {
-        read(path, FileKind::Record).map_err(|source| Error::Unreadable { file: path.display().to_string(), source })
+        let unreadable = |source| Error::Unreadable { file: path.display().to_string(), source };
+        let opened = open(path, FileKind::Record).map_err(unreadable)?;
+        if (LONG..=FileKind::Record.bytes_most()).contains(&opened.metadata().len()) {
+            let json = BufReader::new(opened.into_file().take(FileKind::Record.bytes_most()));
+            serde_json::from_reader::<_, IgnoredAny>(json)
+                .map_err(|source| Error::NotARecord { file: path.display().to_string(), source })?;
+        }
+        read(path, FileKind::Record).map_err(unreadable)
     }
 
     /// Reads a record's text; `file` is the name used in errors.

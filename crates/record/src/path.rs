@@ -169,7 +169,7 @@ impl PathRecord {
     /// If the file cannot be read, is no path record, or one of a newer format.
     pub fn load(file: &Path) -> Result<Self, Error> {
         let name = file.display().to_string();
-        let text = read(file, FileKind::Record).map_err(|source| Error::Unreadable { file: name.clone(), source })?;
+        let text = read(file, FileKind::Path).map_err(|source| Error::Unreadable { file: name.clone(), source })?;
         #[derive(Deserialize)]
         struct Version {
             path_format: u32,

@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parquet::basic::Encoding;
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
@@ -209,9 +211,13 @@ impl<R: Row> TableReader<R> {
     /// # Errors
     /// If it is not a table of such rows.
     pub fn open(file: File) -> io::Result<Self> {
-        let file = SerializedFileReader::new(file).map_err(failed)?;
+        let length = file.metadata()?.len();
+        let file = sound(|| SerializedFileReader::new(file).map_err(failed))?;
         if file.metadata().file_metadata().schema() != &*schema::<R>()? {
             return Err(io::Error::other("it has other columns"));
+        }
+        if !file.metadata().row_groups().iter().all(|group| is_within(group, length)) {
+            return Err(io::Error::other("a column has a place outside of it"));
         }
         let columns = R::COLUMNS.iter().map(Column::new).collect();
         Ok(Self { file, group: 0, columns, left: 0, of: PhantomData })
@@ -232,6 +238,10 @@ impl<R: Row> TableReader<R> {
     }
 
     fn load(&mut self) -> io::Result<()> {
+        sound(AssertUnwindSafe(|| self.load_group()))
+    }
+
+    fn load_group(&mut self) -> io::Result<()> {
         let group = self.file.get_row_group(self.group).map_err(failed)?;
         self.left = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
         for (number, column) in self.columns.iter_mut().enumerate() {
@@ -251,6 +261,22 @@ impl<R: Row> TableReader<R> {
         }
         Ok(())
     }
+}
+
+/// Whether a group has no more rows than are written into one, and its columns lie within a file of this length. parquet 60.1 takes
+/// both on trust, and panics on the negative numbers that a footer can hold.
+fn is_within(group: &RowGroupMetaData, length: u64) -> bool {
+    let of_column = |column: &ColumnChunkMetaData| {
+        let begin = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+        let [begin, bytes] = [begin, column.compressed_size()].map(u64::try_from);
+        matches!((begin, bytes), (Ok(begin), Ok(bytes)) if begin.checked_add(bytes).is_some_and(|end| end <= length))
+    };
+    (0..=GROUP as i64).contains(&group.num_rows()) && group.columns().iter().all(of_column)
+}
+
+/// What `read` gives, unless it panics: parquet does so where the header of a page, which nobody but it reads, is nonsense.
+fn sound<T>(read: impl FnOnce() -> io::Result<T> + UnwindSafe) -> io::Result<T> {
+    catch_unwind(read).unwrap_or_else(|_| Err(io::Error::other("it is damaged")))
 }
 
 fn schema<R: Row>() -> io::Result<Arc<Type>> {

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use ekiden_record::{Error, QueueSample, Record, Sample, Series, SeriesFiles, SeriesWriter, series_of, write_csv};
+use ekiden_record::{
+    Error, PathRecord, QueueSample, Record, Sample, Series, SeriesFiles, SeriesWriter, series_of, write_csv,
+};
+use sha2::{Digest, Sha256};
 
 fn sample(at_us: u64, connection: u32) -> Sample {
     Sample {
@@ -216,4 +219,62 @@ fn a_disk_that_refuses_is_told_at_the_end_and_nothing_is_left() {
     write(&path, 1000, 1, 1);
     SeriesWriter::new(&path, 1000).finish().unwrap();
     assert_eq!(names(folder.path()), ["r.json"]);
+}
+
+/// A record and its series by somebody else, who has made both fit. The lowest bit of a number in a footer is its sign.
+#[test]
+fn no_byte_of_a_footer_makes_a_series_reader_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.json");
+    let mut series = SeriesWriter::new(&path, 100);
+    series.look(5);
+    series.queue(queue(5, 2, 0));
+    let mut record = record(Some(series.finish().unwrap()));
+    let file = series_of::<QueueSample>(&path);
+    let sound = fs::read(&file).unwrap();
+    // "PAR1" at both ends, and before the last the length of the footer.
+    let end = sound.len() - 8;
+    let footer = end - u32::from_le_bytes(sound[end..end + 4].try_into().unwrap()) as usize..end;
+    let mut outside = 0;
+    for at in footer {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1;
+        fs::write(&file, &bytes).unwrap();
+        let digits = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        record.series.as_mut().unwrap().queues.as_mut().unwrap().sha256 = digits;
+        let read = record.queues(&path).and_then(|rows| rows.collect::<Result<Vec<_>, _>>());
+        outside += usize::from(read.is_err_and(|error| error.to_string().contains("a column has a place outside")));
+    }
+    assert!(outside >= 8, "the length of each of eight columns can be negative: {outside}");
+}
+
+#[test]
+fn what_is_no_record_is_refused_before_it_fills_the_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.json");
+    fs::File::create(&path).unwrap().set_len(3 << 30).unwrap();
+    assert!(matches!(Record::read(&path), Err(Error::NotARecord { .. })));
+    assert!(matches!(PathRecord::load(&path), Err(Error::Unreadable { .. })));
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak_kb: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak_kb < 1 << 20, "{peak_kb} kB");
+    // A long record is read all the same.
+    let record = record(None);
+    fs::write(&path, record.to_json() + &" ".repeat(17 << 20)).unwrap();
+    assert_eq!(Record::read(&path).unwrap(), record);
+}
+
+#[test]
+fn nothing_is_beside_a_record_that_goes_into_a_stream() {
+    let path = Path::new("/dev/null");
+    let mut series = SeriesWriter::new(path, 1000);
+    assert!(!series.look(5));
+    series.sample(sample(5, 1));
+    series.queue(queue(5, 2, 0));
+    let files = series.finish().unwrap();
+    assert_eq!((&files.samples, &files.queues), (&None, &None));
+    record(Some(files)).write(path).unwrap();
+    assert!(ekiden_files::is_stream(path));
+    assert!(!series_of::<Sample>(path).exists());
 }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use ekiden_files::{FileKind, Opened, without_mark};
 use ekiden_keys::Fingerprint;
 use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
@@ -131,7 +132,8 @@ fn edit<T>(
     change: impl FnOnce(&mut DocumentMut) -> Result<T, String>,
 ) -> Result<T, ConfigError> {
     let failed = |message: String| ConfigError::whole(file, message);
-    let before = ekiden_files::read_config(file)?;
+    let opened = ekiden_files::open(file, FileKind::Config).and_then(Opened::text_with_mark);
+    let (before, form) = Form::take(&opened.map_err(|error| failed(error.to_string()))?);
     let mut document: DocumentMut = match before.parse() {
         Ok(document) => document,
         // The configuration's own reader also names the line.
@@ -147,8 +149,30 @@ fn edit<T>(
             "{own} is the key of this node itself: give the fingerprint that `ekiden keygen --show` prints on the other node"
         )));
     }
-    replace(file, &after).map_err(|error| failed(format!("cannot be written: {error}")))?;
+    replace(file, &form.give(&after)).map_err(|error| failed(format!("cannot be written: {error}")))?;
     Ok(done)
+}
+
+/// How a text is written that means the same in another form: the editor of TOML writes LF, and knows no byte-order mark.
+struct Form {
+    has_mark: bool,
+    /// Of the first line, and so of all.
+    is_crlf: bool,
+}
+
+impl Form {
+    /// The text without its form.
+    fn take(text: &str) -> (String, Self) {
+        let plain = without_mark(text);
+        let is_crlf = plain.split_once('\n').is_some_and(|(first, _)| first.ends_with('\r'));
+        let form = Self { has_mark: plain.len() < text.len(), is_crlf };
+        (if is_crlf { plain.replace("\r\n", "\n") } else { plain.to_owned() }, form)
+    }
+
+    fn give(&self, plain: &str) -> String {
+        let mark = if self.has_mark { "\u{feff}" } else { "" };
+        if self.is_crlf { mark.to_owned() + &plain.replace('\n', "\r\n") } else { mark.to_owned() + plain }
+    }
 }
 
 /// Replaces the file in one step by a new one with the same permissions, so that there is a whole file at any moment.
@@ -177,4 +201,34 @@ fn child<'a>(parent: &'a mut Item, key: &str) -> Result<&'a mut Item, String> {
 
 fn table(item: &mut Item) -> Result<&mut dyn TableLike, String> {
     item.as_table_like_mut().ok_or_else(|| "a value where a table is expected".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_of_a_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("node.toml");
+        ekiden_keys::Identity::generate(&folder.path().join("node.key")).unwrap();
+        let key = ekiden_keys::Identity::generate(&folder.path().join("other.key")).unwrap().fingerprint();
+        let before = "# of a\nname = \"a\"\nkey_file = \"node.key\"\n\n[listen.x]\nkind = \"leg\" # b\naddress = \"127.0.0.1:1\"\n";
+        let after = |mark: &str, end: &str| {
+            fs::write(&file, mark.to_owned() + &before.replace('\n', end)).unwrap();
+            add_peer(&file, "city", "192.0.2.1:7000", key, IfPresent::Refuse).unwrap();
+            allow_node(&file, None, "city", key, IfPresent::Refuse).unwrap();
+            let with = fs::read_to_string(&file).unwrap();
+            remove_node(&file, "city").unwrap();
+            (with, fs::read_to_string(&file).unwrap())
+        };
+        let (plain, plain_without) = after("", "\n");
+        assert!(plain.starts_with(before) && plain.contains("[peer.city]"), "{plain}");
+        for mark in ["", "\u{feff}"] {
+            for end in ["\n", "\r\n"] {
+                let in_form = |text: &str| mark.to_owned() + &text.replace('\n', end);
+                assert_eq!(after(mark, end), (in_form(&plain), in_form(&plain_without)), "{mark:?} {end:?}");
+            }
+        }
+    }
 }

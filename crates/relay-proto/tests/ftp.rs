@@ -152,6 +152,9 @@ fn ports_for_data() {
     }
     assert_eq!(reply("227 Entering Passive Mode (10,0,0,1,19,136).").passive_port(), Some(5000));
     assert_eq!(reply("227 at 8, now 10,0,0,1,255,255").passive_port(), Some(65535));
+    assert_eq!(reply("227 Entering Passive Mode (10, 0, 0, 1, 19, 136)").passive_port(), Some(5000));
+    assert_eq!(reply("227 Entering Passive Mode ( 10 ,0 ,0 ,1 ,19 ,136 )").passive_port(), Some(5000));
+    assert_eq!(reply("229 Extended ( ||| 6446 | )").extended_port(), Some(6446));
     for wrong in
         ["227 (1,2,3,4,256,1)", "227 (1,2,3,4,0,0)", "227 (1,2,3,4,5)", "227 1,2,3,4,5,6,7", "227", "229 (1,2,3,4,5,6)"]
     {

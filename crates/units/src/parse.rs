@@ -53,7 +53,8 @@ impl Notation {
         let unit = unit.trim();
         let Some(&(_, size)) = self.units.iter().find(|(name, _)| *name == unit) else {
             let mut units: Vec<&str> = self.units.iter().map(|(name, _)| *name).collect();
-            units.retain(|name| !name.is_empty());
+            // Of those that look alike, the one that every keyboard has.
+            units.retain(|name| !name.is_empty() && name.is_ascii());
             return Err(ParseError::Unit { text: text.into(), units: units.join(", "), example: self.example });
         };
         exact(whole, fraction, size).ok_or(ParseError::Range { text: text.into(), range: self.range })

@@ -57,7 +57,9 @@ const TIME: Notation = Notation {
     units: &[
         ("ns", 1),
         ("us", 1_000),
-        ("µs", 1_000),
+        // The micro sign and the Greek letter, which look alike.
+        ("\u{b5}s", 1_000),
+        ("\u{3bc}s", 1_000),
         ("ms", 1_000_000),
         ("s", 1_000_000_000),
         ("min", 60_000_000_000),

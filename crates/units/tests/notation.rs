@@ -68,3 +68,10 @@ fn rounded_bytes_have_three_digits() {
     let said = ["0 B", "999 B", "1.00 kB", "12.3 kB", "999 kB", "1.00 MB", "4.80 GB", "18.4 EB"];
     assert_eq!(all.map(|bytes| Bytes(bytes).rounded()), said);
 }
+
+#[test]
+fn both_letters_that_look_like_mu_are_micro() {
+    for text in ["12us", "12\u{b5}s", "12\u{3bc}s"] {
+        assert_eq!(text.parse(), Ok(Time(12_000)), "{text}");
+    }
+}

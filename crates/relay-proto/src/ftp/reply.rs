@@ -102,15 +102,18 @@ impl Reply {
     /// The port for data, as EPSV is answered: `(|||port|)` (RFC 2428 §3).
     pub fn extended_port(&self) -> Option<u16> {
         let (_, rest) = self.text.split_once('(').filter(|_| self.code == 229)?;
+        let rest = rest.trim_start();
         let mark = rest.chars().next().filter(char::is_ascii_graphic)?;
-        let mut fields = rest.split(mark).skip(3);
+        let mut fields = rest.split(mark).map(str::trim).skip(3);
         port(number(fields.next()?.as_bytes())?).filter(|_| fields.next().is_some_and(|rest| rest.starts_with(')')))
     }
 
     /// The port for data, as PASV is answered: six numbers, somewhere in the text (RFC 1123 §4.1.2.6). The address among them
     /// is not the server's where addresses are translated, and may be anyone's where it is not honest.
     pub fn passive_port(&self) -> Option<u16> {
-        let mut words = self.text.split(|c: char| !c.is_ascii_digit() && c != ',').filter(|_| self.code == 227);
+        // Some servers write blanks behind the commas.
+        let text = self.text.split(',').map(str::trim).collect::<Vec<_>>().join(",");
+        let mut words = text.split(|c: char| !c.is_ascii_digit() && c != ',').filter(|_| self.code == 227);
         words.find_map(|word| {
             let numbers: Option<Vec<u64>> = word.trim_matches(',').split(',').map(|n| number(n.as_bytes())).collect();
             match numbers?[..] {

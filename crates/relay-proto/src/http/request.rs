@@ -47,7 +47,7 @@ pub fn parse_request(head: &[u8], max_fields: usize) -> Result<Request, HttpErro
         Err(httparse::Error::TooManyHeaders) => {
             return Err(HttpError { status: 431, reason: "the head has more fields than limits.http_fields" });
         }
-        Err(httparse::Error::Version) => return Err(HttpError { status: 505, reason: "only HTTP/1.0 and HTTP/1.1" }),
+        Err(httparse::Error::Version) => return Err(of_version(head)),
         Err(httparse::Error::HeaderName | httparse::Error::HeaderValue) => {
             return Err(HttpError::bad("a header field is malformed"));
         }
@@ -125,6 +125,22 @@ pub fn parse_request(head: &[u8], max_fields: usize) -> Result<Request, HttpErro
     head.extend(format!("Via: 1.{minor} ekiden\r\n\r\n").bytes());
     request.listed = fields.into_listed();
     Ok(request)
+}
+
+/// What is wrong with a request line behind whose URI stands no version that is known. RFC 9112 §3: a space in the URI is an invalid
+/// line, and no other version.
+fn of_version(head: &[u8]) -> HttpError {
+    let line = head.trim_ascii_start().split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).collect();
+    match words[..] {
+        [_, _, version] if version.starts_with(b"HTTP/") => {
+            HttpError { status: 505, reason: "only HTTP/1.0 and HTTP/1.1" }
+        }
+        [_, _, .., version] if version.starts_with(b"HTTP/") => {
+            HttpError::bad("a space in the URI, which is %20 there")
+        }
+        _ => HttpError::bad("not an HTTP request"),
+    }
 }
 
 /// Whether a client of HTTP/1.0 asks for another request on its connection.

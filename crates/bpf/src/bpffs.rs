@@ -96,8 +96,9 @@ fn is_mounted() -> bool {
 }
 
 fn is_our_mount() -> bool {
-    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
-    mounts.lines().any(|line| line.starts_with(&format!("{SOURCE} {PLACE} bpf ")))
+    let mounts = fs::read("/proc/mounts").unwrap_or_default();
+    // Other mounts' places may be any bytes.
+    String::from_utf8_lossy(&mounts).lines().any(|line| line.starts_with(&format!("{SOURCE} {PLACE} bpf ")))
 }
 
 fn has_no_pins() -> bool {

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use ekiden_net::clock;
 use ekiden_net::processors::Times;
 use ekiden_net::socket::raise_open_files;
+use ekiden_net::{clock, kernel_text};
 
 use crate::{Finding, Remedy, Verdict};
 
@@ -62,7 +62,7 @@ fn btf() -> Finding {
 }
 
 fn capabilities() -> Vec<Finding> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = kernel_text("/proc/self/status").unwrap_or_default();
     let held = effective(&status);
     let judge = |&(number, name, without): &(u8, &str, &str)| match held >> number & 1 {
         1 => Finding::new(name, "held", Verdict::Good),

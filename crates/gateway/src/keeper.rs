@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ekiden_bpf::gateway::{Events, Found, Gateway, GatewayError, HookKind, KEPT};
 use ekiden_net::privileges::{Capability, has, keep_only};
-use ekiden_net::{device, status_socket};
+use ekiden_net::{device, kernel_text, status_socket};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -273,7 +273,7 @@ fn hook_name(hook: HookKind) -> &'static str {
 
 /// As nohup(1) starts a program.
 fn hangup_is_ignored() -> bool {
-    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let status = kernel_text("/proc/thread-self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }

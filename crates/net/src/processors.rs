@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
+use crate::kernel_text::kernel_text;
 use crate::schedule;
 
 /// Time of all processors together since the machine started, in ticks (proc_stat(5), the line `cpu`).
@@ -97,7 +98,7 @@ impl Busy {
     /// process's processor time: it would be used up.
     pub fn keep() -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        if is_limited(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default(), Path::new("/sys/fs/cgroup")) {
+        if is_limited(&kernel_text("/proc/self/cgroup").unwrap_or_default(), Path::new("/sys/fs/cgroup")) {
             return Self { is_over, threads: Vec::new() };
         }
         let usable = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();

@@ -14,6 +14,7 @@ use tokio::net::UnixListener;
 use tokio::time::{sleep, timeout};
 
 use crate::askers::Askers;
+use crate::kernel_text::kernel_text;
 use crate::privileges::peer_user;
 
 /// How long whoever asks waits for the answer to go on.
@@ -85,7 +86,7 @@ pub fn listen(name: &str) -> io::Result<StdListener> {
 /// # Errors
 /// If the kernel does not say.
 pub fn names(beginning: &str) -> io::Result<Vec<String>> {
-    let text = std::fs::read_to_string("/proc/net/unix")?;
+    let text = kernel_text("/proc/net/unix")?;
     let names = text.lines().filter_map(|line| line.split_once(" @")?.1.strip_prefix(beginning));
     let mut names: Vec<String> = names.map(String::from).collect();
     names.sort();
@@ -143,6 +144,15 @@ pub fn ask(name: &str) -> Result<Vec<u8>, AskError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_of_another_programs_socket_may_be_any_bytes() {
+        let name = format!("ekiden/bytes/{}", std::process::id());
+        let other = [b"ekiden/bytes/\xe9\xff".as_slice(), name.as_bytes()].concat();
+        let _other = StdListener::bind_addr(&SocketAddr::from_abstract_name(&other).unwrap()).unwrap();
+        let _listener = listen(&name).unwrap();
+        assert!(names("ekiden/bytes/").unwrap().contains(&std::process::id().to_string()));
+    }
 
     #[test]
     fn the_holder_of_a_name_is_told() {

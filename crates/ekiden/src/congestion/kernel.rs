@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use ekiden_bpf::{Error, Registration, registered};
 use ekiden_congestion::{Algorithm, CongestionParameters, ParameterError};
+use ekiden_net::kernel_text;
 
 use super::NothingThere;
 
@@ -64,7 +65,7 @@ pub fn all_registered() -> anyhow::Result<Vec<Registration>> {
 
 /// Whether the kernel's file system of eBPF objects is there.
 pub fn has_mount() -> bool {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounts = kernel_text("/proc/self/mounts").unwrap_or_default();
     mounts.lines().any(|line| line.split(' ').nth(1) == Some("/sys/fs/bpf"))
 }
 
@@ -103,7 +104,7 @@ pub fn holders(id: u32) -> Vec<String> {
         let process = entry.path();
         let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
         if number != std::process::id() && holds(&process) {
-            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+            let name = kernel_text(process.join("comm")).unwrap_or_default().replace(char::is_control, " ");
             found.push(format!("process {number} ({})", name.trim()));
         }
     }

@@ -5,6 +5,7 @@
 //! - [`ftp`]: the client side of FTP (RFC 959), for `ftp` URLs that are asked for by HTTP;
 //! - [`proxy_protocol`]: whose connection it is, told before its first byte (HAProxy's PROXY protocol);
 //! - [`mixup`]: what a client speaks that takes a listener for another;
+//! - [`names`]: what the system's files say of names (hosts(5), resolv.conf(5));
 //! - [`leg`]: the protocol between two nodes (docs/design/protocol.md).
 //!
 //! Every parser takes arbitrary bytes, split anywhere, within limits it states, and never panics.
@@ -16,6 +17,7 @@ pub mod ftp;
 pub mod http;
 pub mod leg;
 pub mod mixup;
+pub mod names;
 pub mod proxy_protocol;
 pub mod socks5;
 pub mod target;

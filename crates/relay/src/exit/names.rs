@@ -1,34 +1,32 @@
 //! Resolves names: by the hosts file, otherwise by the name servers of resolv.conf. Their answers are cached for as long as
 //! they allow (RFC 1035 §3.2.1, RFC 2308).
 //!
-//! Nothing else is consulted, neither nsswitch.conf nor multicast DNS. Both files are read again when they have changed.
+//! Nothing else is consulted, neither nsswitch.conf nor multicast DNS. Both files are read again when they have changed. A line
+//! that makes no sense is left out, with a warning.
 
 use std::fs::{self, Metadata};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ekiden_files::{FileKind, ReadError};
+use ekiden_net::device;
 use ekiden_relay_proto::FailureCode;
-use hickory_resolver::config::{ResolveHosts, ResolverConfig, ResolverOpts};
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use ekiden_relay_proto::names::{Hosts, Odd, ResolvConf};
 use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::proto::op::{Query, ResponseCode};
-use hickory_resolver::proto::rr::{Name, RecordType};
-use hickory_resolver::system_conf::parse_resolv_conf;
-use hickory_resolver::{Hosts, TokioResolver};
+use hickory_resolver::proto::op::ResponseCode;
+use servers::Servers;
 
 use crate::exit::spare::Spare;
 
-/// The most answers that are cached, positive and negative. Beyond it the resolver drops those that are seldom asked for.
-const REMEMBERED: u64 = 1024;
+mod servers;
+mod zoned;
 
-/// The longest time for which an answer is cached, whatever its TTL. It is a day, and less for negative answers, for which RFC
-/// 2308 §5 asks for a bound.
-const LONGEST: Duration = Duration::from_secs(86_400);
-const LONGEST_NEGATIVE: Duration = Duration::from_secs(600);
+/// So many of the lines that were left out of a file are said.
+const ODD_MOST: usize = 5;
 
 /// The files are checked for changes by the first look-up after this time.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -73,6 +71,9 @@ pub enum Unknown {
     /// There is no file descriptor for the query.
     #[error("cannot be asked for: out of descriptors")]
     NoDescriptor,
+    /// The name servers could not say (SERVFAIL): there may be such a name.
+    #[error("cannot be asked for: the name server fails (SERVFAIL)")]
+    ServerFailed,
     /// Anything else, such as an error that the name server reports.
     #[error("cannot be asked for: {0}")]
     Failed(String),
@@ -88,13 +89,6 @@ struct Loaded {
 
 /// Changes with a file's content: its modification time (seconds, nanoseconds), inode and length.
 type FileVersion = (i64, i64, u64, u64);
-
-/// resolv.conf: the name servers, and how short names are completed.
-struct Servers {
-    resolver: TokioResolver,
-    search: Vec<Name>,
-    ndots: usize,
-}
 
 impl Resolver {
     /// Resolves by /etc/resolv.conf and /etc/hosts.
@@ -129,22 +123,16 @@ impl Resolver {
         tell: impl Fn(IpAddr),
     ) -> Result<(), Unknown> {
         let loaded = self.current();
-        if loaded.tell_known(host, &tell) {
+        let mut known = loaded.hosts.addresses(host).peekable();
+        if known.peek().is_some() {
+            // A name that has an address there, in either family, is not asked for elsewhere.
+            known.for_each(tell);
             return Ok(());
         }
         let Some(servers) = &loaded.servers else {
             return Err(Unknown::NoServer);
         };
-        let asking = async {
-            let mut unknown = Unknown::NoSuchName;
-            for name in servers.names(host).into_iter().filter(|name| wanted(&name.to_ascii())) {
-                match servers.ask(&name, &tell).await {
-                    Err(why @ (Unknown::NoSuchName | Unknown::NoAddress)) => unknown = why,
-                    other => return other,
-                }
-            }
-            Err(unknown)
-        };
+        let asking = servers.find(host, wanted, tell);
         let _counted = spare.look_up().await;
         tokio::select! {
             biased;
@@ -188,91 +176,73 @@ impl Files {
     fn load(&self) -> Loaded {
         // Taken before the files are read, so that a change in between is noticed at the next check.
         let versions = self.versions();
-        let mut hosts = Hosts::default();
-        let read = fs::File::open(&self.hosts).and_then(|file| hosts.read_hosts_conf(file));
-        if let Err(error) = read.or_else(not_there) {
-            tracing::warn!("{}: {error}", self.hosts.display());
-        }
-        let text = fs::read(&self.resolv_conf).map_err(NetError::from);
-        let servers = text.and_then(parse_resolv_conf).and_then(|(config, options)| Servers::new(config, options));
-        if let Err(error) = &servers {
-            tracing::warn!("{}: {error}: names are looked for in the hosts file alone", self.resolv_conf.display());
+        let hosts = match read(&self.hosts) {
+            Ok(Some(bytes)) => {
+                let (hosts, odd) = Hosts::parse(&bytes);
+                warn(&self.hosts, &odd);
+                hosts
+            }
+            Ok(None) => Hosts::default(),
+            Err(error) => {
+                tracing::warn!("{}: {error}: it names no host", self.hosts.display());
+                Hosts::default()
+            }
+        };
+        let servers = self.servers();
+        if let Err(reason) = &servers {
+            tracing::warn!("{}: {reason}: names are looked for in the hosts file alone", self.resolv_conf.display());
         }
         Loaded { versions, hosts, servers: servers.ok() }
     }
+
+    /// The name servers of resolv.conf, or why there are none.
+    fn servers(&self) -> Result<Servers, String> {
+        let bytes = read(&self.resolv_conf).map_err(|error| error.to_string())?.ok_or("there is no such file")?;
+        let (mut conf, odd) = ResolvConf::parse(&bytes);
+        warn(&self.resolv_conf, &odd);
+        let mut zones = Vec::new();
+        conf.servers.retain(|server| match (server.ip, &server.zone) {
+            (IpAddr::V6(ip), Some(zone)) => match device::zone_index(zone) {
+                Ok(index) => {
+                    zones.push((ip, index));
+                    true
+                }
+                Err(error) => {
+                    tracing::warn!("{}: nameserver {ip}%{zone}: {error}, left out", self.resolv_conf.display());
+                    false
+                }
+            },
+            _ => true,
+        });
+        match conf.servers.is_empty() {
+            true => Err("it names no name server".into()),
+            false => Servers::new(&conf, zones, &own_domain()).map_err(|error| error.to_string()),
+        }
+    }
 }
 
-fn not_there(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
-}
-
-impl Loaded {
-    /// Gives the addresses of `host` in the hosts file to `tell`. False if there are none. A name that has an address there, in
-    /// either family, is not asked for elsewhere.
-    fn tell_known(&self, host: &str, tell: impl Fn(IpAddr)) -> bool {
-        let Ok(name) = Name::from_ascii(host) else { return false };
-        let mut found = false;
-        for kind in [RecordType::AAAA, RecordType::A] {
-            let known = self.hosts.lookup_static_host(&Query::query(name.clone(), kind));
-            for ip in known.iter().flat_map(|known| known.answers()).filter_map(|record| record.data.ip_addr()) {
-                found = true;
-                tell(ip);
-            }
-        }
-        found
+/// What a file of the system holds. `None`: there is no such file.
+fn read(file: &Path) -> Result<Option<Vec<u8>>, ReadError> {
+    match ekiden_files::open(file, FileKind::System).and_then(ekiden_files::Opened::bytes) {
+        Err(ReadError::Failed(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
     }
 }
 
-impl Servers {
-    fn new(config: ResolverConfig, mut options: ResolverOpts) -> Result<Self, NetError> {
-        options.use_hosts_file = ResolveHosts::Never;
-        options.cache_size = REMEMBERED;
-        options.positive_max_ttl = Some(LONGEST);
-        options.negative_max_ttl = Some(LONGEST_NEGATIVE);
-        let search = match config.search() {
-            [] => config.domain().into_iter().cloned().collect(),
-            search => search.to_vec(),
-        };
-        let ndots = options.ndots;
-        let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-        Ok(Self { resolver: builder.with_options(options).build()?, search, ndots })
+fn warn(file: &Path, odd: &[Odd]) {
+    for Odd { line, reason } in odd.iter().take(ODD_MOST) {
+        tracing::warn!("{}:{line}: {reason}, left out", file.display());
     }
+    if let Some(more) = odd.len().checked_sub(ODD_MOST).filter(|more| *more > 0) {
+        tracing::warn!("{}: {more} more that make no sense are left out", file.display());
+    }
+}
 
-    /// The names that `host` may stand for, in the order in which resolv.conf(5) says to ask for them.
-    fn names(&self, host: &str) -> Vec<Name> {
-        let Ok(name) = Name::from_ascii(host) else { return Vec::new() };
-        let mut exact = name.clone();
-        exact.set_fqdn(true);
-        if name.is_fqdn() {
-            return vec![exact];
-        }
-        let mut names: Vec<Name> =
-            self.search.iter().filter_map(|domain| name.clone().append_domain(domain).ok()).collect();
-        for name in &mut names {
-            name.set_fqdn(true);
-        }
-        let dots = host.bytes().filter(|&b| b == b'.').count();
-        names.insert(if dots >= self.ndots { 0 } else { names.len() }, exact);
-        names
-    }
-
-    /// Asks for the addresses of both families at the same time.
-    async fn ask(&self, name: &Name, tell: impl Fn(IpAddr)) -> Result<(), Unknown> {
-        let family = async |kind| {
-            let found = self.resolver.lookup(name.clone(), kind).await.map_err(|error| Unknown::because(&error))?;
-            let mut ips = found.answers().iter().filter_map(|record| record.data.ip_addr()).peekable();
-            ips.peek().ok_or(Unknown::NoAddress)?;
-            ips.for_each(&tell);
-            Ok(())
-        };
-        match tokio::join!(family(RecordType::AAAA), family(RecordType::A)) {
-            (Ok(()), _) | (_, Ok(())) => Ok(()),
-            // NXDOMAIN holds for both families. A name that has no address in one family may have one in the other.
-            (Err(Unknown::NoSuchName), _) | (_, Err(Unknown::NoSuchName)) => Err(Unknown::NoSuchName),
-            (Err(Unknown::NoAddress), other) => other,
-            (other, _) => other,
-        }
-    }
+/// What is behind the first dot of the host's own name.
+fn own_domain() -> String {
+    let name = fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = String::from_utf8_lossy(&name);
+    name.trim().split_once('.').map_or(String::new(), |(_, domain)| domain.to_owned())
 }
 
 impl Unknown {
@@ -282,7 +252,7 @@ impl Unknown {
             Self::NoSuchName | Self::NoAddress | Self::NoServer => FailureCode::NameNotFound,
             Self::Timeout => FailureCode::TimedOut,
             Self::NoDescriptor | Self::NoTurn | Self::Crowded => FailureCode::Overloaded,
-            Self::Unreachable | Self::Failed(_) => FailureCode::Other,
+            Self::Unreachable | Self::ServerFailed | Self::Failed(_) => FailureCode::Other,
         }
     }
 
@@ -293,6 +263,7 @@ impl Unknown {
                 Self::NoAddress
             }
             NetError::Timeout => Self::Timeout,
+            NetError::Dns(DnsError::ResponseCode(ResponseCode::ServFail)) => Self::ServerFailed,
             NetError::Io(error) if tells_of_descriptors(error) => Self::NoDescriptor,
             // The resolver says only that every server failed, not why.
             NetError::NoConnections if is_out_of_descriptors() => Self::NoDescriptor,

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use hickory_resolver::config::NameServerConfig;
 use hickory_resolver::proto::op::Message;
 use hickory_resolver::proto::rr::rdata::SOA;
-use hickory_resolver::proto::rr::{RData, Record};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
 use super::*;
 
@@ -18,6 +18,8 @@ pub enum Says {
     Addresses(u32, Vec<IpAddr>),
     /// Nothing.
     Nothing,
+    /// That it cannot say.
+    Fails(ResponseCode),
 }
 
 /// A name server on loopback. It knows the names that it was given; others do not exist.
@@ -56,19 +58,23 @@ impl Server {
 
     /// The same, with this time limit for the server's answers.
     pub fn names_within(&self, limit: Duration, search: &[&str], hosts: &str) -> Resolver {
+        // A name with many addresses has a long answer.
+        self.names_of(limit, &format!("options edns0\nsearch {}", search.join(" ")), hosts)
+    }
+
+    /// The same, with this resolv.conf.
+    fn names_of(&self, limit: Duration, resolv_conf: &str, hosts: &str) -> Resolver {
         let mut server = NameServerConfig::udp_and_tcp(self.address.ip());
         for connection in &mut server.connections {
             connection.port = self.address.port();
         }
-        let search = search.iter().map(|name| Name::from_ascii(name).unwrap()).collect();
-        let config = ResolverConfig::from_parts(None, search, vec![server]);
-        let mut options = ResolverOpts::default();
+        let (conf, _) = ResolvConf::parse(resolv_conf.as_bytes());
+        let mut options = servers::options(&conf);
         options.timeout = limit;
         options.attempts = 1;
-        let mut known = Hosts::default();
-        known.read_hosts_conf(hosts.as_bytes()).unwrap();
+        let (known, _) = Hosts::parse(hosts.as_bytes());
         let files = Files { resolv_conf: "/nowhere".into(), hosts: "/nowhere".into() };
-        let servers = Some(Servers::new(config, options).unwrap());
+        let servers = Some(Servers::with(&conf, vec![server], options, Vec::new(), "").unwrap());
         let loaded = Loaded { versions: files.versions(), hosts: known, servers };
         Resolver { files, loaded: Mutex::new(Some((Arc::new(loaded), Instant::now()))) }
     }
@@ -94,6 +100,7 @@ fn answer(request: &Message, says: Option<&Says>) -> Option<Message> {
     };
     match says {
         Some(Says::Nothing) => return None,
+        Some(Says::Fails(code)) => answer.metadata.response_code = *code,
         Some(Says::Addresses(ttl, ips)) => {
             let of_type = ips.iter().map(|&ip| RData::from(ip)).filter(|data| data.record_type() == query.query_type());
             for data in of_type {
@@ -219,4 +226,91 @@ fn changed_files_are_read_again_and_without_a_name_server_the_hosts_file_counts(
     while find(&names, "web") != Ok(vec![V4, V6]) {
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// As in res_search of glibc: after SERVFAIL the next domain is asked for, after REFUSED or silence the name as it is.
+#[test]
+fn a_server_that_fails_in_the_search_list_does_not_end_the_search() {
+    let found = || Says::Addresses(600, vec![V4]);
+    let fails = || Says::Fails(ResponseCode::ServFail);
+    let server = Server::new(&[
+        ("x.fails.a.example", fails()),
+        ("x.fails.b.example", found()),
+        ("x.refused.a.example", Says::Fails(ResponseCode::Refused)),
+        ("x.refused", found()),
+        ("x.silent.a.example", Says::Nothing),
+        ("x.silent", found()),
+        ("x.unsaid.a.example", fails()),
+        ("x.bare.a.example", Says::Addresses(600, vec![])),
+        ("x.bare.b.example", fails()),
+    ]);
+    let limit = Duration::from_millis(300);
+    let names = server.names_of(limit, "options ndots:5\nsearch a.example b.example", "");
+    let in_domains = ["a.example", "b.example", ""];
+    for (name, asked, end) in [
+        ("x.fails", &in_domains[..2], Ok(vec![V4])),
+        ("x.refused", &["a.example", ""], Ok(vec![V4])),
+        ("x.silent", &["a.example", ""], Ok(vec![V4])),
+        ("x.unsaid", &in_domains, Err(Unknown::ServerFailed)),
+        ("x.bare", &in_domains, Err(Unknown::NoAddress)),
+        ("x.none", &in_domains, Err(Unknown::NoSuchName)),
+    ] {
+        assert_eq!(find(&names, name), end, "{name}");
+        let full = asked.iter().map(|domain| format!("{name}.{domain}"));
+        let mut expected: Vec<_> = full.flat_map(|full| both(full.trim_end_matches('.'))).collect();
+        expected.sort();
+        assert_eq!(server.asked(), expected, "{name}");
+    }
+}
+
+#[test]
+fn what_a_server_says_of_a_name_with_many_dots_does_not_end_the_search_either() {
+    let server = Server::new(&[
+        ("x.silent", Says::Nothing),
+        ("x.silent.b.example", Says::Addresses(600, vec![V4])),
+        ("x.fails", Says::Fails(ResponseCode::ServFail)),
+    ]);
+    let names = server.names_of(Duration::from_millis(300), "search a.example . b.example", "");
+    assert_eq!(find(&names, "x.silent"), Ok(vec![V4]));
+    let asked = ["x.silent", "x.silent.a.example", "x.silent.b.example"].map(both);
+    assert_eq!(server.asked(), asked.concat());
+    assert_eq!(find(&names, "x.fails"), Err(Unknown::ServerFailed));
+}
+
+#[test]
+fn odd_lines_of_the_files_cost_no_other_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let long = "a".repeat(64);
+    let conf = format!("search .home {long}\noptions timeout:0 ndots:x\nnameserver fe80::1%no-such-if\n# caf\u{e9}\n");
+    fs::write(file("resolv.conf"), [conf.as_bytes(), b"# caf\xe9\nnameserver 127.0.0.1\n"].concat()).unwrap();
+    fs::write(file("hosts"), b"300.1.1.1 a\n# caf\xe9\n192.0.2.7 web caf\xe9\n").unwrap();
+    let files = Files { resolv_conf: file("resolv.conf"), hosts: file("hosts") };
+    assert!(files.servers().is_ok());
+    assert_eq!(find(&Resolver::of(files), "web"), Ok(vec![V4]));
+    fs::write(file("resolv.conf"), "nameserver fe80::1%no-such-if\n").unwrap();
+    let files = Files { resolv_conf: file("resolv.conf"), hosts: file("hosts") };
+    assert_eq!(files.servers().err(), Some("it names no name server".into()));
+}
+
+#[test]
+fn every_server_is_asked_and_none_for_longer_than_resolv_conf_says() {
+    let said = |text: &str| {
+        let options = servers::options(&ResolvConf::parse(text.as_bytes()).0);
+        (options.timeout.as_secs(), options.attempts)
+    };
+    let servers = |count: u8| (1..=count).map(|n| format!("nameserver 192.0.2.{n}\n")).collect::<String>();
+    assert_eq!(said(&servers(1)), (5, 1));
+    assert_eq!(said(&(servers(1) + "options timeout:0 attempts:1")), (1, 0));
+    assert_eq!(said(&(servers(3) + "options attempts:1")), (5, 1));
+    assert_eq!(said(&(servers(3) + "options attempts:5")), (5, 4));
+}
+
+#[test]
+fn a_name_server_is_asked_on_its_interface() {
+    let zoned = zoned::Zoned::new(vec![("fe80::1".parse().unwrap(), 7)]);
+    let with_zone = |text: &str| zoned.with_zone(text.parse().unwrap()).to_string();
+    assert_eq!(with_zone("[fe80::1]:53"), "[fe80::1%7]:53");
+    assert_eq!(with_zone("[fe80::2]:53"), "[fe80::2]:53");
+    assert_eq!(with_zone("192.0.2.1:53"), "192.0.2.1:53");
 }

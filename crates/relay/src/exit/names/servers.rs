@@ -1,0 +1,182 @@
+//! The name servers of resolv.conf, and which names are asked for.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use ekiden_relay_proto::names::{NameServer, ResolvConf};
+use hickory_resolver::Resolver;
+use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts, ServerOrderingStrategy};
+use hickory_resolver::net::NetError;
+use hickory_resolver::proto::rr::{Name, RecordType};
+
+use super::Unknown;
+use super::zoned::Zoned;
+
+/// The most answers that are cached, positive and negative. Beyond it the resolver drops those that are seldom asked for.
+const REMEMBERED: u64 = 1024;
+
+/// The longest time for which an answer is cached, whatever its TTL. It is a day, and less for negative answers, for which RFC
+/// 2308 §5 asks for a bound.
+const LONGEST: Duration = Duration::from_secs(86_400);
+const LONGEST_NEGATIVE: Duration = Duration::from_secs(600);
+
+/// How many servers are asked at a time.
+const AT_ONCE: usize = 2;
+
+/// resolv.conf: the name servers, and how short names are completed.
+pub(super) struct Servers {
+    resolver: Resolver<Zoned>,
+    search: Vec<Name>,
+    ndots: usize,
+}
+
+impl Servers {
+    /// `zones`: the index of the interface of each server's zone. `own_domain`: what completes short names if resolv.conf has no
+    /// search list.
+    pub(super) fn new(conf: &ResolvConf, zones: Vec<(Ipv6Addr, u32)>, own_domain: &str) -> Result<Self, NetError> {
+        let servers = conf.servers.iter().map(|server| at_port_53(server, conf.tcp_only)).collect();
+        Self::with(conf, servers, options(conf), zones, own_domain)
+    }
+
+    pub(super) fn with(
+        conf: &ResolvConf,
+        servers: Vec<NameServerConfig>,
+        options: ResolverOpts,
+        zones: Vec<(Ipv6Addr, u32)>,
+        own_domain: &str,
+    ) -> Result<Self, NetError> {
+        let written = conf.search.clone().unwrap_or_else(|| vec![own_domain.into()]);
+        let counts = |domain: &&String| conf.search.is_some() || !domain.is_empty();
+        let search = written.iter().filter(counts).filter_map(|domain| Name::from_str_relaxed(domain).ok()).collect();
+        let config = ResolverConfig::from_name_servers(servers);
+        let resolver = Resolver::builder_with_config(config, Zoned::new(zones)).with_options(options).build()?;
+        Ok(Self { resolver, search, ndots: conf.ndots })
+    }
+
+    /// Looks `host` up, as [`super::Resolver::find`] says. When to go on after a failure is as in glibc's `res_search`: the next
+    /// domain is asked for if this one has no such name or its servers fail (SERVFAIL); after any other failure only the name as
+    /// it is, if that has not been asked for. Without any server there is nothing to go on with.
+    pub(super) async fn find(
+        &self,
+        host: &str,
+        wanted: impl Fn(&str) -> bool,
+        tell: impl Fn(IpAddr),
+    ) -> Result<(), Unknown> {
+        let mut failures = Failures::default();
+        for Asked { name, is_exact } in self.names(host) {
+            if !is_exact && failures.search_is_over || !wanted(&name.to_ascii()) {
+                continue;
+            }
+            match self.ask(&name, &tell).await {
+                Err(why) if !matches!(why, Unknown::Unreachable | Unknown::NoDescriptor) => {
+                    failures.note(why, is_exact);
+                }
+                other => return other,
+            }
+        }
+        Err(failures.most_telling())
+    }
+
+    /// The names that `host` may stand for, in the order in which resolv.conf(5) says to ask for them.
+    fn names(&self, host: &str) -> Vec<Asked> {
+        let Ok(name) = Name::from_ascii(host) else { return Vec::new() };
+        let absolute = |mut name: Name| {
+            name.set_fqdn(true);
+            name
+        };
+        let exact = Asked { name: absolute(name.clone()), is_exact: true };
+        if name.is_fqdn() {
+            return vec![exact];
+        }
+        let in_domain = |domain: &Name| name.clone().append_domain(domain).ok().map(absolute);
+        let in_domains = self.search.iter().filter_map(in_domain);
+        let mut names: Vec<_> = in_domains.map(|name| Asked { name, is_exact: false }).collect();
+        let dots = host.bytes().filter(|&b| b == b'.').count();
+        if dots >= self.ndots {
+            names.retain(|other| other.name != exact.name);
+            names.insert(0, exact);
+        } else if names.iter().all(|other| other.name != exact.name) {
+            names.push(exact);
+        }
+        names
+    }
+
+    /// Asks for the addresses of both families at the same time.
+    async fn ask(&self, name: &Name, tell: impl Fn(IpAddr)) -> Result<(), Unknown> {
+        let family = async |kind| {
+            let found = self.resolver.lookup(name.clone(), kind).await.map_err(|error| Unknown::because(&error))?;
+            let mut ips = found.answers().iter().filter_map(|record| record.data.ip_addr()).peekable();
+            ips.peek().ok_or(Unknown::NoAddress)?;
+            ips.for_each(&tell);
+            Ok(())
+        };
+        match tokio::join!(family(RecordType::AAAA), family(RecordType::A)) {
+            (Ok(()), _) | (_, Ok(())) => Ok(()),
+            // NXDOMAIN holds for both families. A name that has no address in one family may have one in the other.
+            (Err(Unknown::NoSuchName), _) | (_, Err(Unknown::NoSuchName)) => Err(Unknown::NoSuchName),
+            (Err(Unknown::NoAddress), other) => other,
+            (other, _) => other,
+        }
+    }
+}
+
+/// One of the names that a host may stand for.
+struct Asked {
+    name: Name,
+    /// As the client has written it, and not completed by a domain.
+    is_exact: bool,
+}
+
+/// Why the names that were asked for have no address.
+#[derive(Default)]
+struct Failures {
+    /// Whether the domains that are left in the search list are not asked for.
+    search_is_over: bool,
+    /// Of the name as it is, if that was asked for before those in the search list.
+    of_exact: Option<Unknown>,
+    all: Vec<Unknown>,
+}
+
+impl Failures {
+    fn note(&mut self, why: Unknown, is_exact: bool) {
+        if is_exact && self.all.is_empty() {
+            self.of_exact = Some(why.clone());
+        }
+        self.search_is_over |=
+            !is_exact && !matches!(why, Unknown::NoSuchName | Unknown::NoAddress | Unknown::ServerFailed);
+        self.all.push(why);
+    }
+
+    /// What is said of all: of a name with many dots what was found of itself, otherwise that there is such a name without an
+    /// address, or that there may be one.
+    fn most_telling(self) -> Unknown {
+        let seen = [Unknown::NoAddress, Unknown::ServerFailed].into_iter().find(|why| self.all.contains(why));
+        self.of_exact.or(seen).or_else(|| self.all.last().cloned()).unwrap_or(Unknown::NoSuchName)
+    }
+}
+
+fn at_port_53(server: &NameServer, tcp_only: bool) -> NameServerConfig {
+    match tcp_only {
+        true => NameServerConfig::tcp(server.ip),
+        false => NameServerConfig::udp_and_tcp(server.ip),
+    }
+}
+
+/// How the servers are asked.
+pub(super) fn options(conf: &ResolvConf) -> ResolverOpts {
+    let mut options = ResolverOpts::default();
+    options.use_hosts_file = ResolveHosts::Never;
+    options.cache_size = REMEMBERED;
+    options.positive_max_ttl = Some(LONGEST);
+    options.negative_max_ttl = Some(LONGEST_NEGATIVE);
+    options.num_concurrent_reqs = AT_ONCE;
+    options.timeout = Duration::from_secs(conf.timeout_s);
+    // The resolver counts the further attempts. In each of them it asks only so many servers as are asked at a time, and every
+    // server is to be asked once.
+    options.attempts = conf.attempts.max(conf.servers.len().div_ceil(AT_ONCE)).saturating_sub(1);
+    options.edns0 = conf.edns0;
+    if conf.rotate {
+        options.server_ordering_strategy = ServerOrderingStrategy::RoundRobin;
+    }
+    options
+}

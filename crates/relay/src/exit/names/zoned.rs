@@ -1,0 +1,86 @@
+//! Name servers at link-local addresses, as `nameserver fe80::1%eth0` in resolv.conf: the resolver knows addresses without a zone,
+//! and the kernel wants one.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hickory_resolver::net::runtime::{DnsUdpSocket, RuntimeProvider, TokioRuntimeProvider, TokioTime};
+use tokio::net::UdpSocket;
+
+type Sockets<S> = Pin<Box<dyn Send + Future<Output = io::Result<S>>>>;
+
+/// Makes the resolver's sockets.
+#[derive(Clone)]
+pub struct Zoned {
+    sockets: TokioRuntimeProvider,
+    /// The index of the interface on which each address counts.
+    zones: Arc<[(Ipv6Addr, u32)]>,
+}
+
+impl Zoned {
+    /// `zones`: the name servers' addresses that have a zone, with the index of its interface.
+    pub fn new(zones: Vec<(Ipv6Addr, u32)>) -> Self {
+        Self { sockets: TokioRuntimeProvider::default(), zones: zones.into() }
+    }
+
+    pub(super) fn with_zone(&self, server: SocketAddr) -> SocketAddr {
+        let zone = |ip| self.zones.iter().find(|(other, _)| *other == ip).map(|(_, zone)| *zone);
+        match (server.ip(), server) {
+            (IpAddr::V6(ip), SocketAddr::V6(mut address)) => {
+                address.set_scope_id(zone(ip).unwrap_or_default());
+                address.into()
+            }
+            _ => server,
+        }
+    }
+}
+
+impl RuntimeProvider for Zoned {
+    type Handle = <TokioRuntimeProvider as RuntimeProvider>::Handle;
+    type Timer = <TokioRuntimeProvider as RuntimeProvider>::Timer;
+    type Udp = ZonedSocket;
+    type Tcp = <TokioRuntimeProvider as RuntimeProvider>::Tcp;
+
+    fn create_handle(&self) -> Self::Handle {
+        self.sockets.create_handle()
+    }
+
+    fn connect_tcp(
+        &self,
+        server: SocketAddr,
+        local: Option<SocketAddr>,
+        limit: Option<Duration>,
+    ) -> Sockets<Self::Tcp> {
+        self.sockets.connect_tcp(self.with_zone(server), local, limit)
+    }
+
+    fn bind_udp(&self, local: SocketAddr, server: SocketAddr) -> Sockets<Self::Udp> {
+        let server = self.with_zone(server);
+        let bound = self.sockets.bind_udp(local, server);
+        Box::pin(async move { Ok(ZonedSocket { socket: bound.await?, server }) })
+    }
+}
+
+/// A socket for the queries to one server.
+pub struct ZonedSocket {
+    socket: UdpSocket,
+    server: SocketAddr,
+}
+
+impl DnsUdpSocket for ZonedSocket {
+    type Time = TokioTime;
+
+    fn poll_recv_from(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<(usize, SocketAddr)>> {
+        DnsUdpSocket::poll_recv_from(&self.socket, cx, buffer)
+    }
+
+    /// `_target` is the server's address without its zone.
+    fn poll_send_to(&self, cx: &mut Context<'_>, bytes: &[u8], _target: SocketAddr) -> Poll<io::Result<usize>> {
+        DnsUdpSocket::poll_send_to(&self.socket, cx, bytes, self.server)
+    }
+}

@@ -1,11 +1,12 @@
 //! The path to another host, as far as a few connections show it.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use ekiden_net::lookup;
 use ekiden_net::tcp_info::{TcpInfo, tcp_info};
-use ekiden_units::{BitRate, Bytes, Time};
+use ekiden_units::{AddressError, BitRate, Bytes, Time};
 
 use crate::{Aim, Finding, Remedy, Verdict};
 
@@ -21,14 +22,9 @@ const USUAL_MSS: u32 = 1428;
 /// Why a path cannot be looked at.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
-    /// There is no port.
-    #[error("{to}: not a HOST:PORT, such as 192.0.2.1:7000: {source}")]
-    Form {
-        /// What was asked for.
-        to: String,
-        /// What is wrong with it.
-        source: io::Error,
-    },
+    /// It is no host with a port.
+    #[error(transparent)]
+    Form(#[from] AddressError),
     /// The name has no address.
     #[error("{to}: the name cannot be resolved: {source}")]
     Unknown {
@@ -61,11 +57,8 @@ fn hint(source: &io::Error) -> &'static str {
 /// # Errors
 /// If it cannot be reached.
 pub fn path(to: &str, rate: BitRate) -> Result<(Vec<Finding>, Time), PathError> {
-    let unknown = |source: io::Error| match source.kind() {
-        io::ErrorKind::InvalidInput => PathError::Form { to: to.into(), source },
-        _ => PathError::Unknown { to: to.into(), source },
-    };
-    let addresses: Vec<_> = to.to_socket_addrs().map_err(unknown)?.collect();
+    let unknown = |source: io::Error| PathError::Unknown { to: to.into(), source };
+    let addresses = lookup::addresses(&to.parse()?).map_err(unknown)?;
     let mut last = unknown(io::ErrorKind::NotFound.into());
     for address in addresses {
         match (0..TRIES).map(|_| connect(address)).collect::<io::Result<Vec<TcpInfo>>>() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use ekiden_doctor::{Aim, Finding, FixError, Fixed, Remedy, SYSCTLS, Verdict, fix, machine, path, sysctls};
 use ekiden_relay::{Config, Peer, ProbeError};
 use ekiden_transport::Security;
-use ekiden_units::{BitRate, Time};
+use ekiden_units::{BitRate, HostPort, Time};
 use serde_json::{Value, json};
 
 use crate::out;
@@ -35,7 +35,7 @@ const RTT: Time = Time::ms(200);
 pub struct Args {
     /// Look at the path to this, too: a node's leg listener, or anything that listens. Can be given several times.
     #[arg(long, value_name = "HOST:PORT")]
-    to: Vec<String>,
+    to: Vec<HostPort>,
     /// Look at the paths to the peers of this configuration of a proxy or a tunnel.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -134,7 +134,7 @@ type Changed<'a> = (&'a Finding, String);
 fn paths(args: &Args) -> anyhow::Result<Paths> {
     let mut paths = Paths::default();
     for to in &args.to {
-        paths.look(to, args.rate);
+        paths.look(&to.to_string(), args.rate);
     }
     match &args.config {
         Some(file) if ekiden_tunnel::Config::is_in(file) => tunnel::look(&mut paths, file, args.rate)?,

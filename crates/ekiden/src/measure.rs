@@ -13,7 +13,6 @@ pub use target::{NoPeer, PlainPeer};
 use std::fmt::Display;
 use std::str::FromStr;
 
-use crate::usage::misused;
 use clap::Subcommand;
 use ekiden_units::Bytes;
 
@@ -64,12 +63,4 @@ where
 /// Reads how much is moved.
 fn amount(text: &str) -> Result<Bytes, String> {
     within("1B", "1024TiB")(text)
-}
-
-/// Reads the port of an address, HOST:PORT.
-fn port(text: &str, address: &str) -> u16 {
-    match text.parse() {
-        Ok(port) if port > 0 => port,
-        _ => misused(&format!("{address}: the port is not in 1 to 65535")),
-    }
 }

@@ -227,8 +227,8 @@ fn refused() -> Result<(), Failed> {
     std::fs::write(folder.path().join("there.csv"), "")?;
     for (options, code, why) in [
         (&["--to", "192.0.2.1:0"][..], 1, "no TCP connection was seen in "),
-        (&["--to", "server:0"], 2, "'0' is no port"),
-        (&["--to", ":80"], 2, "an address or a name is missing"),
+        (&["--to", "server:0"], 2, "'server:0': the port must be a number from 1 to 65535"),
+        (&["--to", ":80"], 2, "a host is missing"),
         (&["--port", "0"], 2, "0 is not in 1..=65535"),
         (&["--interval", "10us"], 2, "at least 1ms"),
         (&["--interval", "20"], 2, "invalid value '20'"),

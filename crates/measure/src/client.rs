@@ -1,15 +1,17 @@
 //! Asks a measuring server for a load, runs this end of it, and puts together what both ends saw.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream as StdStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream as StdStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ekiden_keys::Fingerprint;
 use ekiden_net::clock::monotonic_ns;
+use ekiden_net::lookup;
 use ekiden_net::socket::limit_unacknowledged;
 use ekiden_record::{EndSettings, Way};
 use ekiden_transport::{Connection, Security, dial, is_own_key_refused};
+use ekiden_units::{AddressError, HostPort};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
@@ -72,16 +74,13 @@ impl Server {
     /// Where connections go first, and what the listener there is asked for.
     fn way(&self) -> Result<(Vec<SocketAddr>, Option<Via>), Error> {
         let Some(via) = &self.via else {
-            let addresses = self.name.to_socket_addrs().map_err(|source| self.unreachable(source))?;
-            return Ok((addresses.collect(), None));
+            let addresses = lookup::addresses(&place(&self.name)?).map_err(|source| self.unreachable(source))?;
+            return Ok((addresses, None));
         };
-        let invalid = || Error::Settings(format!("'{}': the server needs a port, as in city.example:7100", self.name));
-        let (host, port) = self.name.rsplit_once(':').ok_or_else(invalid)?;
-        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let HostPort { host, port } = place(&self.name)?;
         let of_via = |source: io::Error| Error::Via { via: via.clone(), why: source.to_string() };
-        let addresses = via.to_socket_addrs().map_err(of_via)?.collect();
-        let port = port.parse().map_err(|_| invalid())?;
-        Ok((addresses, Some(Via { name: via.clone(), host: host.into(), port })))
+        let addresses = lookup::addresses(&place(via)?).map_err(of_via)?;
+        Ok((addresses, Some(Via { name: via.clone(), host: host.bare(), port })))
     }
 
     /// Connects, through a listener where there is one.
@@ -342,13 +341,17 @@ fn agree<'a>(server: &'a Server, asked: &Asked, trace: Trace) -> Result<Agreed<'
     }
 }
 
+fn place(text: &str) -> Result<HostPort, Error> {
+    text.parse().map_err(|error: AddressError| Error::Settings(error.to_string()))
+}
+
 /// Says who is there instead of a measuring server, where that can be told.
 fn named(server: &Server, error: Error) -> Error {
     if !matches!(error, Error::NotAServer { .. } | Error::Closed { .. }) {
         return error;
     }
-    let addresses = server.name.to_socket_addrs().ok().filter(|_| server.via.is_none());
-    match addresses.and_then(|mut addresses| addresses.next()) {
+    let addresses = server.name.parse().ok().filter(|_| server.via.is_none());
+    match addresses.and_then(|place| lookup::addresses(&place).ok()?.into_iter().next()) {
         Some(address) if iperf3::is_there(address) => {
             let why = "it is an iperf3 server: measure with --iperf3".into();
             Error::NotAServer { to: server.name.clone(), why }

@@ -5,6 +5,8 @@ use std::os::fd::AsRawFd;
 
 use socket2::{Domain, Socket, Type};
 
+use crate::kernel_text::kernel_text;
+
 /// The longest interface name the kernel takes, in bytes.
 pub const NAME_BYTES_MOST: usize = 15;
 
@@ -33,6 +35,17 @@ pub fn index(device: &str) -> io::Result<u32> {
     Ok(nix::net::if_::if_nametoindex(device)?)
 }
 
+/// The index of the interface that the zone of an IPv6 address names, by its name or its number (RFC 4007 section 11.2).
+///
+/// # Errors
+/// If there is no such interface in the namespace of the calling thread.
+pub fn zone_index(zone: &str) -> io::Result<u32> {
+    match zone.parse() {
+        Ok(number) => Ok(number),
+        Err(_) => index(zone).map_err(|_| io::Error::other(format!("there is no network interface '{zone}'"))),
+    }
+}
+
 /// How many packets of this host `device` has dropped before they were taken from it, in the namespace of the calling thread.
 ///
 /// # Errors
@@ -40,7 +53,7 @@ pub fn index(device: &str) -> io::Result<u32> {
 pub fn dropped(device: &str) -> io::Result<u64> {
     // Columns: those of reception, eight of them, then bytes, packets, errors and drops of transmission (proc_pid_net(5)).
     const COLUMN: usize = 11;
-    let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+    let text = kernel_text("/proc/thread-self/net/dev")?;
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
     let columns = lines.find(|(name, _)| name.trim() == device).map(|(_, columns)| columns);
     let count = columns.and_then(|columns| columns.split_whitespace().nth(COLUMN)?.parse().ok());

@@ -8,7 +8,9 @@ mod askers;
 pub mod blocking;
 pub mod clock;
 pub mod device;
+mod kernel_text;
 pub mod limit;
+pub mod lookup;
 pub mod namespace;
 pub mod netlink;
 mod option;
@@ -27,3 +29,5 @@ pub mod steer;
 pub mod tcp_info;
 pub mod transparent;
 pub mod watched;
+
+pub use kernel_text::kernel_text;

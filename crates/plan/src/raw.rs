@@ -2,7 +2,7 @@
 
 use ekiden_files::{explain, line_of};
 use ekiden_model::rounds::Sender;
-use ekiden_units::{BitRate, Bytes, Fraction, Time};
+use ekiden_units::{BitRate, Bytes, Fraction, HostPort, HostText, Time};
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_spanned::Spanned;
@@ -227,16 +227,13 @@ impl Source<'_> {
 
     fn address(&self, key: &str, text: Spanned<String>) -> Result<String, Error> {
         let given = self.given(text);
-        let port = given.value.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
-        let is_plain = |host: &str| {
-            !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte))
-        };
-        match port {
-            Some((host, 1..)) if is_plain(host) => Ok(given.value),
-            _ => Err(Error::wrong(
+        match given.value.parse::<HostPort>() {
+            Ok(HostPort { host: HostText::Zoned(..), .. }) => Err(Error::wrong(
                 given.place,
-                format!("{key} = {:?} is not HOST:PORT, such as \"192.0.2.1:7000\"", given.value),
+                format!("{key}: '{}' has a zone, which means nothing to others", given.value),
             )),
+            Ok(_) => Ok(given.value),
+            Err(error) => Err(Error::wrong(given.place, format!("{key}: {error}"))),
         }
     }
 

@@ -193,7 +193,7 @@ fn what_cannot_be_is_refused_with_key_and_line() {
         ),
         (
             &format!("{base}[site.a]\nclient_rtt = \"1ms\"\nserver_rtt = \"1ms\"\naddress = \"here\"\n"),
-            "path.toml:6: site.a.address = \"here\" is not HOST:PORT",
+            "path.toml:6: site.a.address: 'here' needs a port",
         ),
         (
             &format!("{base}[site.a]\nclient_rtt = \"1ms\"\nserver_rtt = \"1ms\"\nfingerprint = \"abc\"\n"),

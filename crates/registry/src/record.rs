@@ -1,6 +1,7 @@
 //! What a node writes of itself: JSON, without I/O.
 
 use ekiden_keys::Fingerprint;
+use ekiden_units::{HostPort, HostText};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -116,15 +117,10 @@ pub fn parse_json<T: DeserializeOwned>(
     serde_json::from_slice(bytes).map_err(|error| format!("{what} is wrong: {}", brief(&error.to_string())))
 }
 
-/// `host:port`, with an IPv6 address in brackets. A name is not resolved here.
+/// `host:port`. A name is not resolved here, and a zone means nothing to others.
 fn is_address(text: &str) -> bool {
-    let Some((host, port)) = text.rsplit_once(':') else { return false };
-    let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
-    let is_host = match host.strip_prefix('[') {
-        Some(rest) => rest.strip_suffix(']').is_some_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok()),
-        None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)),
-    };
-    is_port && is_host && text.len() <= TEXT_MOST
+    let place = text.parse::<HostPort>();
+    place.is_ok_and(|place| !matches!(place.host, HostText::Zoned(..))) && text.len() <= TEXT_MOST
 }
 
 /// One line that can be shown.

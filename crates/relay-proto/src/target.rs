@@ -1,8 +1,10 @@
 //! Where a stream is to go: a host, by address or by name, and a port.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+
+use ekiden_units::{AddressError, HostPort, HostText};
 
 /// A host as its client named it. Names are resolved at the exit only.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,58 +27,53 @@ pub struct Target {
 /// Why a text or bytes are not a destination.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// Neither an address nor a possible name.
-    #[error("'{0}' is not an address or a host name")]
-    Host(String),
-    /// The port is missing or not in 1..=65535.
-    #[error("'{0}' needs a port from 1 to 65535, as in example.org:80")]
-    Port(String),
+    /// It is no host, or no host with a port.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// It is of one interface of the host that is to connect.
+    #[error("'{0}' has a zone, which means nothing to other nodes: give an address without one")]
+    Zone(String),
 }
 
 impl Host {
     /// Reads a name, or an address written as one (IPv6 with or without brackets).
     pub fn parse(text: &str) -> Result<Self, TargetError> {
-        let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
-        if let Some(bare) = bare {
-            let ip: Ipv6Addr = bare.parse().map_err(|_| TargetError::Host(shown(text)))?;
-            return Ok(Self::Ip(ip.into()));
+        HostText::parse(text)?.try_into()
+    }
+}
+
+impl TryFrom<HostText> for Host {
+    type Error = TargetError;
+
+    fn try_from(host: HostText) -> Result<Self, TargetError> {
+        match host {
+            HostText::Ip(ip) => Ok(Self::Ip(ip)),
+            HostText::Name(name) => Ok(Self::Name(name)),
+            HostText::Zoned(..) => Err(TargetError::Zone(host.to_string())),
         }
-        if let Ok(ip) = text.parse() {
-            return Ok(Self::Ip(ip));
-        }
-        let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-        let well_formed = (1..=255).contains(&text.len())
-            && text.bytes().all(allowed)
-            && !text.starts_with('.')
-            && !text.contains("..");
-        if !well_formed {
-            return Err(TargetError::Host(shown(text)));
-        }
-        Ok(Self::Name(text.to_ascii_lowercase()))
     }
 }
 
 impl Target {
-    /// Reads `host:port`, or `host` alone if `default_port` is given.
+    /// Reads `host:port`, or `host` alone if `default_port` is given, as they stand in a URI: an IPv6 address in brackets, and the
+    /// default port also behind a colon without a number (RFC 3986 §3.2).
     pub fn parse(text: &str, default_port: Option<u16>) -> Result<Self, TargetError> {
-        let bracket = text.rfind(']').map_or(0, |at| at + 1);
-        let (host, port) = match text[bracket..].rfind(':') {
-            Some(colon) => (&text[..bracket + colon], Some(&text[bracket + colon + 1..])),
-            None => (text, None),
-        };
-        // "::1" is an address without a port, not the host ":" with port 1.
-        if bracket == 0 && host.contains(':') {
-            return Err(TargetError::Port(shown(text)));
+        let Some(default) = default_port else { return text.parse() };
+        let (host, port) = HostPort::optional(text.strip_suffix(':').unwrap_or(text))?;
+        match (&host, port) {
+            (HostText::Ip(IpAddr::V6(_)), None) if !text.starts_with('[') => {
+                Err(AddressError::Host(shown(text)).into())
+            }
+            (_, port) => HostPort { host, port: port.unwrap_or(default) }.try_into(),
         }
-        let port = match (port, default_port) {
-            (None | Some(""), Some(default)) => default,
-            (Some(port), _) if port.bytes().all(|b| b.is_ascii_digit()) => port.parse().unwrap_or(0),
-            _ => 0,
-        };
-        if port == 0 {
-            return Err(TargetError::Port(shown(text)));
-        }
-        Ok(Self { host: Host::parse(host)?, port })
+    }
+}
+
+impl TryFrom<HostPort> for Target {
+    type Error = TargetError;
+
+    fn try_from(HostPort { host, port }: HostPort) -> Result<Self, TargetError> {
+        Ok(Self { host: host.try_into()?, port })
     }
 }
 
@@ -86,10 +83,21 @@ impl From<SocketAddr> for Target {
     }
 }
 
+impl From<Target> for HostPort {
+    fn from(Target { host, port }: Target) -> Self {
+        let host = match host {
+            Host::Ip(ip) => HostText::Ip(ip),
+            Host::Name(name) => HostText::Name(name),
+        };
+        Self { host, port }
+    }
+}
+
 impl FromStr for Target {
     type Err = TargetError;
+
     fn from_str(text: &str) -> Result<Self, TargetError> {
-        Self::parse(text, None)
+        text.parse::<HostPort>()?.try_into()
     }
 }
 
@@ -110,6 +118,6 @@ impl fmt::Display for Target {
 }
 
 /// What a client sent, fit for a log line.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     text.chars().take(80).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

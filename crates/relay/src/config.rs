@@ -24,6 +24,7 @@ use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_transport::Security;
+use ekiden_units::HostPort;
 use indexmap::IndexMap;
 use ipnet::IpNet;
 
@@ -162,7 +163,7 @@ pub enum ListenerKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// Where its leg listener is.
-    pub address: Target,
+    pub address: HostPort,
     /// The TCP settings of connections to it.
     pub tcp: Tcp,
     /// How the peer proves that it is the right one. With TLS it proves the key that has this fingerprint. Without a

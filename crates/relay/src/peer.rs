@@ -272,7 +272,7 @@ async fn authenticate(
     [limit, handshake]: [Duration; 2],
 ) -> Result<Dialled, Failure> {
     let dial = Dial { client: None, tcp, names, spare, limit, policy: None };
-    let connected = dial.connect(&peer.address).await;
+    let connected = dial.connect_peer(&peer.address).await;
     let socket = connected.map_err(|failure| {
         let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
         Failure::new(FailureCode::NodeUnreachable, text)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use ekiden_files::check_target;
+use ekiden_files::{check_target, is_stream};
 use ekiden_measure::client::{Measured, Server, measure};
 use ekiden_measure::message::Trace;
 use ekiden_measure::outcome::{samples, told as loads_of};
@@ -17,9 +17,10 @@ use ekiden_measure::settings::Asked;
 use ekiden_record::{
     LoadSettings, MEASUREMENT_FORMAT, Measurement, SAMPLES_MOST, Sample, Series, SeriesWriter, Way, series_of,
 };
-use ekiden_units::{BitRate, Bytes, Time};
+use ekiden_sweep::is_file;
+use ekiden_units::{BitRate, Bytes, HostPort, Time};
 
-use super::target::{Target, is_bare, with_port};
+use super::target::{Target, with_port};
 use super::{amount, within};
 use crate::out;
 use crate::sweep::now_unix_ms;
@@ -141,7 +142,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let points = sweep::points(&args.load, args.limit)?;
     let is_single = points.len() == 1 && args.repeat == 1;
     if let Some(record) = &args.record {
-        let is_file = record.extension().is_some_and(|extension| extension == "json");
+        let is_file = is_file(record);
         if is_file && !is_single {
             misused("--record must name a directory when there is more than one measurement");
         }
@@ -150,7 +151,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             false => check_target(&record.join("measurement.json"), true),
         };
         checked.with_context(|| record.display().to_string())?;
-        if is_file {
+        if is_file && !is_stream(record) {
             let samples = series_of::<Sample>(record);
             check_target(&samples, args.force).with_context(|| samples.display().to_string())?;
         }
@@ -159,12 +160,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         true => Server { name: with_port(args.target.name(), ekiden_measure::iperf3::PORT), security: None, via: None },
         false => args.target.server()?,
     };
-    if let Some(via) = &args.via {
-        is_bare(via);
-        match via.rsplit_once(':') {
-            Some((_, port)) => super::port(port, &format!("--via {via}")),
-            None => misused(&format!("--via {via}: a port is missing, as in 127.0.0.1:1080")),
-        };
+    if let Some(Err(error)) = args.via.as_deref().map(str::parse::<HostPort>) {
+        misused(&format!("--via: {error}"));
     }
     let server = Server { via: args.via.clone(), ..server };
     out::note(sweep::announcement(&points, args.repeat));
@@ -209,7 +206,7 @@ fn one(
 
 /// Writes a record and its samples, both or none.
 fn write(record: &Path, measurement: &mut Measurement, samples: Vec<Sample>) -> anyhow::Result<()> {
-    let place = match record.extension().is_some_and(|extension| extension == "json") {
+    let place = match is_file(record) {
         true => record.to_path_buf(),
         false => record.join(format!("measurement-{}.json", measurement.started_unix_ms)),
     };

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_measure::server::{ADDRESS, Admits, Happened, Patience, Settings, StartError, run as serve};
+use ekiden_net::lookup;
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_relay::{Config, ListenerKind};
 use ekiden_transport::{Prepared, Security, Throttle};
@@ -52,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["config", "key"], value_parser = super::amount)]
     open: Option<Bytes>,
     /// Where to listen.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS)]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS, value_parser = lookup::listening)]
     listen: SocketAddr,
     /// The most bytes of a measurement in each direction.
     #[arg(long, value_name = "BYTES", conflicts_with = "open", value_parser = super::amount)]

@@ -6,8 +6,8 @@ use ekiden_keys::{Fingerprint, Identity};
 use ekiden_measure::client::Server;
 use ekiden_relay::Config;
 use ekiden_transport::{Prepared, Security};
+use ekiden_units::{AddressError, HostPort};
 
-use super::port;
 use crate::usage::misused;
 
 /// The port of a measuring server, unless told otherwise.
@@ -66,9 +66,14 @@ impl Target {
             };
             NoPeer { file: file.clone(), name: name.into(), peers }
         })?;
-        let port = written.map_or(PORT, |written| port(written, &self.server));
-        let host = peer.address.host.to_string();
-        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        let port = match written.map(|port| (port, port.parse::<u16>())) {
+            None => PORT,
+            Some((_, Ok(port @ 1..))) => port,
+            Some((port, _)) => {
+                misused(&AddressError::Port { text: self.server.clone(), port: port.into() }.to_string())
+            }
+        };
+        let host = &peer.address.host;
         match &peer.security {
             security @ Security::Tls { .. } => {
                 Ok(Server { name: format!("{host}:{port}"), security: Some(security.clone()), via: None })
@@ -95,34 +100,11 @@ pub struct PlainPeer {
     name: String,
 }
 
-/// Ends the program if an address is none: a URL, one with a user, or none at all.
-pub fn is_bare(address: &str) {
-    if address.is_empty() || address.starts_with(':') {
-        misused(&format!("'{address}': a host is missing, as in 127.0.0.1:7100"));
-    }
-    if let Some((user, rest)) = address.split_once('@') {
-        misused(&format!("{address}: give HOST:PORT without {user}@, as in {rest}"));
-    }
-    if let Some((scheme, rest)) = address.split_once("://") {
-        misused(&format!("{address}: give HOST:PORT without {scheme}://, as in {}", rest.trim_end_matches('/')));
-    }
-}
-
-/// The address with its port, or else with `standard`.
+/// The address with its port, or else with `standard`. Ends the program if it is none.
 pub fn with_port(server: &str, standard: u16) -> String {
-    is_bare(server);
-    let written = match server.rsplit_once(']') {
-        Some((_, rest)) => rest.strip_prefix(':'),
-        None if server.matches(':').count() == 1 => server.rsplit_once(':').map(|(_, port)| port),
-        None => None,
-    };
-    if let Some(written) = written {
-        port(written, server);
-        return server.into();
-    }
-    match !server.starts_with('[') && server.contains(':') {
-        true => format!("[{server}]:{standard}"),
-        false => format!("{server}:{standard}"),
+    match HostPort::with_default(server, standard) {
+        Ok(place) => place.to_string(),
+        Err(error) => misused(&error.to_string()),
     }
 }
 
@@ -140,6 +122,26 @@ mod tests {
             ("[2001:db8::1]:7", "[2001:db8::1]:7"),
         ] {
             assert_eq!(with_port(server, PORT), expected);
+        }
+    }
+
+    #[test]
+    fn a_peers_server_is_at_the_peers_address() {
+        let folder = tempfile::tempdir().unwrap();
+        let fingerprint = Identity::generate(&folder.path().join("other.key")).unwrap().fingerprint();
+        Identity::generate(&folder.path().join("node.key")).unwrap();
+        let file = folder.path().join("node.toml");
+        for (address, server, expected) in [
+            ("[2001:db8::1]:7000", "city", "[2001:db8::1]:7100"),
+            ("[fe80::1%eth0]:7000", "city:7", "[fe80::1%eth0]:7"),
+            ("192.0.2.1:7000", "city", "192.0.2.1:7100"),
+        ] {
+            let peer = format!("[peer.city]\naddress = \"{address}\"\nfingerprint = \"{fingerprint}\"\n");
+            let listener = "[listen.x]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n";
+            std::fs::write(&file, format!("key_file = \"node.key\"\n{listener}{peer}")).unwrap();
+            let config = Some(file.clone());
+            let target = Target { server: server.into(), config, key: None, fingerprint: None, open: false };
+            assert_eq!(target.server().unwrap().name, expected);
         }
     }
 }

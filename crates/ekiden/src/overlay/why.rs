@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use ekiden_relay::Target;
 use ekiden_relay::{CandidateStatus, ExitStatus, Pattern, Status};
 use ekiden_report::Table;
+use ekiden_units::HostPort;
 
 use super::{Asked, ago, arrows, mbit};
 use crate::out;
@@ -99,7 +100,7 @@ fn way(status: &Status, destination: &str) -> anyhow::Result<Way> {
             false => Way::To { exit: destination.into(), because: "it is the node", of: None },
         });
     }
-    let target = Target::parse(destination, Some(443))?;
+    let target = Target::try_from(HostPort::with_default(destination, 443)?)?;
     let matches = |text: &String| Pattern::parse(text).is_ok_and(|pattern| pattern.matches(&target));
     let Some(route) = status.routes.iter().find(|route| route.to.iter().any(matches)) else {
         return Ok(Way::Here("no route is for it"));

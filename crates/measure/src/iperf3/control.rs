@@ -1,11 +1,12 @@
 //! The control connection: what is said to the server, and what it says, each within a time.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use ekiden_net::blocking;
 use ekiden_net::socket::{TcpOptions, outgoing};
+use ekiden_net::{blocking, lookup};
+use ekiden_units::{AddressError, HostPort};
 
 use super::error::Phase;
 use super::message::{self, COOKIE_BYTES, Results, State};
@@ -169,28 +170,21 @@ pub fn connect(settings: &Settings, address: SocketAddr, options: &TcpOptions) -
         None => Error::Connect { address, source },
     })?;
     if settings.via.is_some() {
-        let (host, port) = host_and_port(&settings.server, false)?;
-        socks5::ask(&stream, host, port).map_err(of_via)?;
+        let HostPort { host, port } = host_and_port(&settings.server, false)?;
+        socks5::ask(&stream, &host.bare(), port).map_err(of_via)?;
     }
     Ok(stream)
 }
 
-/// The addresses of `HOST`, `HOST:PORT`, `[IPV6]:PORT` or an IPv6 address.
+/// The addresses of `HOST` or `HOST:PORT`.
 fn addresses(server: &str, needs_port: bool) -> Result<Vec<SocketAddr>, Error> {
     let place = host_and_port(server, needs_port)?;
-    let found = place.to_socket_addrs().map_err(|source| Error::Name { server: server.into(), source })?;
-    Ok(found.collect())
+    lookup::addresses(&place).map_err(|source| Error::Name { server: server.into(), source })
 }
 
-fn host_and_port(server: &str, needs_port: bool) -> Result<(&str, u16), Error> {
-    let is_bare_ipv6 = server.matches(':').count() > 1 && !server.starts_with('[');
-    let wrong = || Error::Settings(format!("'{server}': the port must be a number from 1 to 65535"));
-    let (host, port) = match server.rsplit_once(':').filter(|_| !is_bare_ipv6 && !server.ends_with(']')) {
-        Some((host, port)) => (host, port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?),
-        None if needs_port => return Err(wrong()),
-        None => (server, PORT),
-    };
-    Ok((host.trim_start_matches('[').trim_end_matches(']'), port))
+fn host_and_port(server: &str, needs_port: bool) -> Result<HostPort, Error> {
+    let read = if needs_port { server.parse() } else { HostPort::with_default(server, PORT) };
+    read.map_err(|error: AddressError| Error::Settings(error.to_string()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use ekiden_files::{explain, in_range};
-use ekiden_units::{Bytes, Time};
+use ekiden_units::{Bytes, HostPort, Time};
 use serde_spanned::Spanned;
 
 use super::raw::{Raw, RawTarget};
@@ -143,14 +143,10 @@ impl Source<'_> {
     /// `HOST:PORT`; without a port only where there is one by default.
     fn address(&self, key: &str, raw: &Spanned<String>, needs_port: bool) -> Result<String, ConfigError> {
         let text = raw.get_ref();
-        let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
-        let has_port = port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
-        let is_wordlike = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/');
-        match is_wordlike && (has_port || !needs_port && port.is_none()) {
-            true => Ok(text.clone()),
-            false => {
-                Err(self.error(Some(raw.span()), format!("{key}: {text:?} is no address such as \"192.0.2.1:7100\"")))
-            }
+        let read = if needs_port { text.parse::<HostPort>().map(drop) } else { HostPort::optional(text).map(drop) };
+        match read {
+            Ok(()) => Ok(text.clone()),
+            Err(error) => Err(self.error(Some(raw.span()), format!("{key}: {error}"))),
         }
     }
 

@@ -57,7 +57,7 @@ fn what_is_wrong_is_told_with_its_line() {
         ("history = \"h\"\n[target.a]\n", "/etc/m.toml:2: [target.a] needs server"),
         (&format!("{base}server = \"x:1\""), "/etc/m.toml:3: a target has either"),
         (&format!("{base}fingerprint = \"x\""), "/etc/m.toml:4: fingerprint: an iperf3 server has no key"),
-        (&format!("{base}via = \"127.0.0.1\""), "/etc/m.toml:4: via: \"127.0.0.1\" is no address"),
+        (&format!("{base}via = \"127.0.0.1\""), "/etc/m.toml:4: via: '127.0.0.1' needs a port"),
         (&format!("{base}bytes = \"1B\""), "/etc/m.toml:4: bytes = 1 B is out of range: 1.00 kB to 1.00 TB"),
         (&format!("{base}streams = 0"), "/etc/m.toml:4: streams = 0 is out of range: 1 to 128"),
         (&format!("{base}direction = \"up\""), "/etc/m.toml:4: target.a.direction: unknown variant"),
@@ -70,7 +70,7 @@ fn what_is_wrong_is_told_with_its_line() {
             "history = \"h\"\nkey_file = \"k\"\n[target.a]\nserver = \"x:1\"\nfingerprint = \"sha256:1\"",
             "/etc/m.toml:5: fingerprint: ",
         ),
-        ("history = \"h\"\n[target.a]\niperf3 = \"x:0\"", "/etc/m.toml:3: iperf3: \"x:0\" is no address"),
+        ("history = \"h\"\n[target.a]\niperf3 = \"x:0\"", "/etc/m.toml:3: iperf3: 'x:0': the port must be"),
     ] {
         let error = parse(text).unwrap_err();
         assert!(error.starts_with(said) && !error.contains('\n'), "{text}\n{error}");

@@ -91,7 +91,7 @@ impl Joining<'_> {
         if !self.peers.contains_key(name) {
             let (identity, prepared) = (self.identity.clone(), Prepared::default());
             let security = Security::Tls { identity, known: Some(fingerprint), prepared };
-            self.peers.insert(name.into(), Peer { address, tcp: self.tcp.clone(), security, warm: 0 });
+            self.peers.insert(name.into(), Peer { address: address.into(), tcp: self.tcp.clone(), security, warm: 0 });
         }
         self.nodes.insert(name.into(), node);
         Ok(())

@@ -13,6 +13,7 @@ use std::time::Duration;
 use ekiden_controls::{is_name, tunables};
 use ekiden_files::explain;
 use ekiden_keys::{Fingerprint, FingerprintError, Identity, load_shared};
+use ekiden_net::lookup;
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::leg::{MAX_CHAIN, is_node_name};
@@ -139,7 +140,7 @@ impl Source<'_> {
                 Security::Tls { identity: self.needed(own, spanned.span())?, known, prepared: Prepared::default() }
             }
         };
-        let address = self.target(&raw.address)?;
+        let address = self.parsed(raw.address.get_ref(), Some(raw.address.span()))?;
         let tcp = raw.tcp.as_ref().map_or(Ok(defaults.clone()), |tcp| self.tcp(tcp, defaults))?;
         let Count(warm) = raw.warm();
         if !(0..=i64::from(limits.pool)).contains(&warm) {
@@ -159,10 +160,8 @@ impl Source<'_> {
         classes: &Classes,
     ) -> Result<Listener> {
         let raw = spanned.get_ref();
-        let address: SocketAddr = raw.address.get_ref().parse().map_err(|_| {
-            let message = format!("'{}' is not an address and port, such as 127.0.0.1:1080", raw.address.get_ref());
-            self.error(Some(raw.address.span()), message)
-        })?;
+        let address = lookup::listening(raw.address.get_ref());
+        let address = address.map_err(|message| self.error(Some(raw.address.span()), message))?;
         let misplaced = |key: &str, span: Range<usize>| {
             self.error(Some(span), format!("a {} listener has no '{key}'", raw.kind.word()))
         };

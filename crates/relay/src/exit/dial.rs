@@ -1,12 +1,13 @@
 //! Connects to a destination, an address or a name, within one time limit.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
 use ekiden_net::socket::{SocketError, canonical};
-use ekiden_net::transparent;
+use ekiden_net::{device, transparent};
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
+use ekiden_units::{HostPort, HostText};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
@@ -46,13 +47,34 @@ impl Dial<'_> {
             if let Some(refusal) = self.policy.and_then(|policy| policy.refusal(address)) {
                 return Err(refusal.of(target));
             }
-            return match timeout(self.limit, attempt(address, self.client, self.tcp)).await {
-                Ok(connected) => connected.map_err(|error| failure(target, &error)),
-                Err(_) => Err(timed_out(target)),
-            };
+            return self.connect_at(address, target).await;
         }
         // Boxed: this future is large, and on the hot path names are rare.
         Box::pin(race::connect(self, target)).await
+    }
+
+    /// Connects to a peer, whose address may have a zone.
+    ///
+    /// # Errors
+    /// As [`Dial::connect`], and if the zone's interface is not there.
+    pub async fn connect_peer(&self, place: &HostPort) -> Result<TcpStream, Failure> {
+        let target = |host| Target { host, port: place.port };
+        match &place.host {
+            HostText::Ip(ip) => self.connect(&target(Host::Ip(*ip))).await,
+            HostText::Name(name) => self.connect(&target(Host::Name(name.clone()))).await,
+            HostText::Zoned(ip, zone) => {
+                let index = device::zone_index(zone).map_err(|error| Failure::new(FailureCode::Other, error))?;
+                let address = SocketAddrV6::new(*ip, place.port, 0, index);
+                self.connect_at(address.into(), &target(Host::Ip((*ip).into()))).await
+            }
+        }
+    }
+
+    async fn connect_at(&self, address: SocketAddr, target: &Target) -> Result<TcpStream, Failure> {
+        match timeout(self.limit, attempt(address, self.client, self.tcp)).await {
+            Ok(connected) => connected.map_err(|error| failure(target, &error)),
+            Err(_) => Err(timed_out(target)),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use ekiden_controls::{is_name, tunables};
 use ekiden_files::{explain, in_range};
 use ekiden_keys::{Identity, load_shared};
 use ekiden_net::device::NAME_BYTES_MOST;
+use ekiden_net::lookup;
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::leg::is_node_name;
 use ekiden_scenario::{Pull, Queue};
@@ -116,10 +117,7 @@ impl Source<'_> {
         own: Option<&Identity>,
     ) -> Result<Listen, ConfigError> {
         let RawListen { address: text, plain_key_file } = raw.get_ref();
-        let address = text.get_ref().parse().map_err(|_| {
-            let reason = format!("'{}' is not an address and port, such as 0.0.0.0:7100", text.get_ref());
-            self.error(Some(text.span()), reason)
-        })?;
+        let address = lookup::listening(text.get_ref()).map_err(|reason| self.error(Some(text.span()), reason))?;
         let security = match plain_key_file {
             Some(file) => Security::Plain(self.shared_key(file)?),
             None => {

@@ -69,7 +69,7 @@ fn what_cannot_be_is_refused_with_its_line_and_a_reason() {
         ("allowed =", "connections = 0\nallowed =", 8, "connections = 0 is out of range: 1 to 64"),
         ("allowed =", "address = \"10.77.0.2:7100\"\nallowed =", 8, "would go through the tunnel itself"),
         ("allowed =", "address = \"[::ffff:10.77.0.2]:7100\"\nallowed =", 8, "would go through the tunnel itself"),
-        ("allowed =", "address = \"10.77.0.3\"\nallowed =", 8, "is not host:port"),
+        ("allowed =", "address = \"10.77.0.3\"\nallowed =", 8, "needs a port"),
         ("allowed =", "adress = \"10.77.0.3\"\nallowed =", 8, "unknown field `adress`"),
         (
             "[listen]",
@@ -291,7 +291,7 @@ fn an_http_proxy_may_want_a_password() {
         ),
         (format!("{address}\n{}", login.replace("proxy.password", "no.password")), 11, "no.password: cannot be read"),
         (address.replace("proxy.example", "10.77.0.2"), 9, "would go through the tunnel itself"),
-        (address.replace(":3128", ""), 9, "is not host:port"),
+        (address.replace(":3128", ""), 9, "needs a port"),
     ];
     for (more, line, reason) in cases {
         let message = parse(&peer(&more)).expect_err(&more);

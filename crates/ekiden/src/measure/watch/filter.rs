@@ -1,40 +1,26 @@
 //! Which connections are watched.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 
+use ekiden_net::lookup;
 use ekiden_net::sock_diag::{self, TcpSocket, sockets_of};
+use ekiden_units::{AddressError, HostPort, HostText};
 
 /// One end of a connection, as the command line names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
     /// An address, or a name for some.
-    host: String,
+    host: HostText,
     /// 0 is any.
     port: u16,
 }
 
 impl std::str::FromStr for End {
-    type Err = String;
+    type Err = AddressError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(address) = text.parse::<SocketAddr>() {
-            return Ok(Self { host: address.ip().to_string(), port: address.port() });
-        }
-        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-        if bare.parse::<IpAddr>().is_ok() {
-            return Ok(Self { host: bare.into(), port: 0 });
-        }
-        let (host, port) = match text.split_once(':') {
-            None => (text, 0),
-            Some((host, port)) => {
-                let number = port.parse().ok().filter(|number| *number > 0);
-                (host, number.ok_or_else(|| format!("'{port}' is no port: 1 to 65535; IPv6 as [ADDR]:PORT"))?)
-            }
-        };
-        match host {
-            "" => Err("an address or a name is missing before the ':'; --port N is for a port alone".into()),
-            host => Ok(Self { host: host.into(), port }),
-        }
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let (host, port) = HostPort::optional(text)?;
+        Ok(Self { host, port: port.unwrap_or(0) })
     }
 }
 
@@ -104,12 +90,13 @@ impl Filter {
 }
 
 fn resolve(end: &End) -> Result<(Vec<IpAddr>, u16), NameNotFound> {
-    let found = match end.host.parse::<IpAddr>() {
-        Ok(address) => vec![address.to_canonical()],
-        Err(_) => {
-            let found = (end.host.as_str(), 0).to_socket_addrs();
-            let found = found.map_err(|source| NameNotFound { name: end.host.clone(), source })?;
-            found.map(|found| found.ip()).collect()
+    let place = HostPort { host: end.host.clone(), port: end.port };
+    let found = match end.host.ip() {
+        Some(address) => vec![address.to_canonical()],
+        None => {
+            let found = lookup::addresses(&place);
+            let found = found.map_err(|source| NameNotFound { name: end.host.bare(), source })?;
+            found.into_iter().map(|found| found.ip()).collect()
         }
     };
     Ok((found, end.port))
@@ -121,7 +108,7 @@ mod tests {
 
     #[test]
     fn ends_are_addresses_or_names_with_or_without_a_port() {
-        let read = |text: &str| text.parse::<End>().map(|end| (end.host, end.port));
+        let read = |text: &str| text.parse::<End>().map(|end| (end.host.bare(), end.port));
         let is = |host: &str, port| Ok((host.to_owned(), port));
         assert_eq!(read("192.0.2.1"), is("192.0.2.1", 0));
         assert_eq!(read("192.0.2.1:80"), is("192.0.2.1", 80));

@@ -36,7 +36,8 @@ impl Source<'_> {
         // Peers of the file come first, in its order; those behind them are members of the overlay.
         for (written, peer) in raw.peer.values().zip(peers.values()) {
             let is_here = |listener: &Listener| matches!(listener.kind, ListenerKind::Leg(_));
-            let own = listeners.iter().find(|(_, listener)| is_here(listener) && takes(listener, &peer.address));
+            let Ok(target) = Target::try_from(peer.address.clone()) else { continue };
+            let own = listeners.iter().find(|(_, listener)| is_here(listener) && takes(listener, &target));
             if let Some((name, _)) = own {
                 let message = format!("{} is this node's own: [listen.{name}] takes what comes there", peer.address);
                 return Err(self.error(Some(written.get_ref().address.span()), message));

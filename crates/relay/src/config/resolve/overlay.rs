@@ -251,7 +251,11 @@ impl Source<'_> {
         }
     }
 
-    fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(&self, text: &str, at: Option<Range<usize>>) -> Result<T> {
+    pub(super) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
+        &self,
+        text: &str,
+        at: Option<Range<usize>>,
+    ) -> Result<T> {
         text.parse().map_err(|error| self.error(at, format!("{error}")))
     }
 }

@@ -1,10 +1,9 @@
 //! The peers of a configuration.
 
-use std::net::IpAddr;
-
 use ekiden_keys::{Fingerprint, FingerprintError, Identity};
 use ekiden_transport::segments::Segments;
 use ekiden_transport::{Prepared, Security};
+use ekiden_units::HostPort;
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
@@ -102,16 +101,9 @@ impl Source<'_> {
 
     /// A host and a port.
     pub(super) fn target(&self, text: &Spanned<String>) -> Result<(String, u16), ConfigError> {
-        let wrong = || {
-            let reason = format!("'{}' is not host:port, such as 192.0.2.1:7100", text.get_ref());
-            self.error(Some(text.span()), reason)
-        };
-        let (host, port) = text.get_ref().rsplit_once(':').ok_or_else(wrong)?;
-        let port: u16 = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let fits = !bare.is_empty() && (bare.parse::<IpAddr>().is_ok() || bare.chars().all(is_name));
-        if fits { Ok((bare.to_owned(), port)) } else { Err(wrong()) }
+        let place: Result<HostPort, _> = text.get_ref().parse();
+        let place = place.map_err(|error| self.error(Some(text.span()), error.to_string()))?;
+        Ok((place.host.bare(), place.port))
     }
 
     /// A peer without an address can connect to this node.

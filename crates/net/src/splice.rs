@@ -1,8 +1,9 @@
 //! Moving bytes between two sockets inside the kernel, through pooled pipes.
 //!
 //! A stream has a pipe only while the pipe holds data. So a process needs as many pipes as it has blocked receivers, not as
-//! many as connections. Without CAP_SYS_RESOURCE the kernel bounds the pages of all pipes of a user together (pipe(7)). So the
-//! more pipes there are, the smaller they are.
+//! many as connections. Without CAP_SYS_RESOURCE the kernel bounds the slots of all pipes of a user together (pipe(7)),
+//! whether they are used or not. So a pipe is large only while a piece passes through it. One that has to wait for its receiver
+//! keeps as many slots as its data takes, and the more of these there are, the smaller the next ones are.
 
 use std::cell::RefCell;
 use std::io;
@@ -26,10 +27,10 @@ const USUAL_BYTES: usize = 64 << 10;
 const MAX_SPARE: usize = 64;
 
 /// After the kernel has refused to enlarge a pipe, none is enlarged for this time: other processes of the user share the quota.
-const REFUSED_FOR: Duration = Duration::from_secs(10);
+const REFUSED_FOR: Duration = Duration::from_millis(100);
 
-/// One pipe takes at most this part of what is left of the user's quota. Full pipes keep their size, and must leave some to
-/// others.
+/// One pipe takes at most this part of what the process has left. A pipe is fitted again whenever it is taken, so that `n` full
+/// ones come to have about an even share each.
 const PART: usize = 32;
 
 /// Pipes of this process, in use or spare, and the bytes of all of them.
@@ -57,6 +58,8 @@ pub struct PooledPipe {
     pipe: Option<Pipe>,
     /// Bytes in the pipe.
     held: u32,
+    /// Whether it has given up the slots that it does not need.
+    is_waiting: bool,
 }
 
 /// Counted in [`PIPES`] while it lives.
@@ -78,7 +81,7 @@ impl PooledPipe {
             None => Pipe::new()?,
         };
         pipe.fit();
-        Some(Self { pipe: Some(pipe), held: 0 })
+        Some(Self { pipe: Some(pipe), held: 0, is_waiting: false })
     }
 
     /// Bytes in the pipe.
@@ -100,6 +103,19 @@ impl PooledPipe {
         Ok(n)
     }
 
+    /// The bytes in it have to wait for their receiver: it keeps the slots that they take, and leaves the rest to other pipes.
+    pub fn wait(&mut self) {
+        if std::mem::replace(&mut self.is_waiting, true) || self.held == 0 {
+            return;
+        }
+        let Some(pipe) = &mut self.pipe else { return };
+        // How many slots are taken is not told. The kernel refuses to take away one that is.
+        let mut size = share(BYTES.load(Ordering::Relaxed).saturating_sub(pipe.bytes())).min(USUAL_BYTES);
+        while size < pipe.bytes() && pipe.resize(size).is_err() {
+            size *= 4;
+        }
+    }
+
     /// Moves what the pipe holds to `socket`, or part of it.
     pub fn drain(&mut self, socket: &impl AsFd) -> io::Result<usize> {
         // With the exact length: if more were asked for, the kernel would hold back the last packet to wait for it.
@@ -117,12 +133,7 @@ impl Drop for PooledPipe {
     fn drop(&mut self) {
         let Some(pipe) = self.pipe.take().filter(|_| self.held == 0) else { return };
         // The pool is gone while its thread ends: then the pipe is simply closed.
-        let _ = SPARE.try_with(|spare| {
-            let mut spare = spare.borrow_mut();
-            if spare.len() < MAX_SPARE {
-                spare.push(pipe);
-            }
-        });
+        let _ = SPARE.try_with(|spare| keep(pipe, &mut spare.borrow_mut()));
     }
 }
 
@@ -153,15 +164,30 @@ impl Pipe {
 
     /// Resizes an empty pipe to about its share, if its size is far from it.
     fn fit(&mut self) {
-        let others = BYTES.load(Ordering::Relaxed).saturating_sub(self.bytes());
-        let share = share(PIPES.load(Ordering::Relaxed), others);
-        let is_large = self.bytes() > 2 * share;
-        let is_small = 2 * self.bytes() < share || (self.bytes() < share && share == PIPE_BYTES);
-        if (is_large || (is_small && !was_refused())) && set_size(&self.write, share).is_ok() {
-            BYTES.fetch_add(share, Ordering::Relaxed);
-            BYTES.fetch_sub(self.bytes(), Ordering::Relaxed);
-            self.bytes = share as u32;
+        let mut size = share(BYTES.load(Ordering::Relaxed).saturating_sub(self.bytes()));
+        if self.bytes() > 2 * size {
+            // A smaller size is never refused to an empty pipe.
+            let _ = self.resize(size);
         }
+        let is_small = 2 * self.bytes() < size || (self.bytes() < size && size == PIPE_BYTES);
+        if !is_small || was_refused() {
+            return;
+        }
+        while size > self.bytes() && self.resize(size).is_err() {
+            REFUSED.store(started().elapsed().as_millis().max(1) as u64, Ordering::Relaxed);
+            size /= 2;
+        }
+    }
+
+    fn resize(&mut self, size: usize) -> io::Result<()> {
+        // SAFETY: F_SETPIPE_SZ takes an int and touches no memory of ours.
+        if unsafe { libc::fcntl(self.write.as_raw_fd(), libc::F_SETPIPE_SZ, size as libc::c_int) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        BYTES.fetch_add(size, Ordering::Relaxed);
+        BYTES.fetch_sub(self.bytes(), Ordering::Relaxed);
+        self.bytes = size as u32;
+        Ok(())
     }
 }
 
@@ -172,12 +198,21 @@ impl Drop for Pipe {
     }
 }
 
-/// How large a pipe may be if there are `pipes` of them and the others have `others` bytes. Together they stay within the
-/// user's quota, and leave some of it.
-fn share(pipes: usize, others: usize) -> usize {
-    let (even, left) = (quota() / 4 * 3 / pipes.max(1), quota().saturating_sub(others) / PART);
-    let share = even.min(left).checked_ilog2();
-    share.map_or(LEAST_BYTES, |power| (1 << power).clamp(LEAST_BYTES, PIPE_BYTES))
+/// Keeps an empty pipe for the next piece of this thread: one that is large on top, the others below it and small.
+fn keep(mut pipe: Pipe, spare: &mut Vec<Pipe>) {
+    let is_large = |pipe: &Pipe| pipe.bytes() > USUAL_BYTES;
+    if is_large(&pipe) && spare.last().is_none_or(|top| !is_large(top)) {
+        spare.push(pipe);
+    } else if spare.len() < MAX_SPARE && (!is_large(&pipe) || pipe.resize(USUAL_BYTES).is_ok()) {
+        spare.insert(spare.len().saturating_sub(1), pipe);
+    }
+}
+
+/// How large a pipe may be if the others have `others` bytes. Together they stay within three quarters of the user's quota: the
+/// rest is left to other processes, and to pipes of the least size.
+fn share(others: usize) -> usize {
+    let left = (quota() / 4 * 3).saturating_sub(others) / PART;
+    left.checked_ilog2().map_or(LEAST_BYTES, |power| (1 << power).clamp(LEAST_BYTES, PIPE_BYTES))
 }
 
 /// The bytes that all pipes of a user may have before the kernel gives new ones next to nothing. Where there is no limit, the
@@ -202,17 +237,6 @@ fn started() -> Instant {
     *STARTED.get_or_init(Instant::now)
 }
 
-fn set_size(pipe: &OwnedFd, size: usize) -> io::Result<()> {
-    // SAFETY: F_SETPIPE_SZ takes an int and touches no memory of ours.
-    match unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, size as libc::c_int) } {
-        -1 => {
-            REFUSED.store(started().elapsed().as_millis().max(1) as u64, Ordering::Relaxed);
-            Err(io::Error::last_os_error())
-        }
-        _ => Ok(()),
-    }
-}
-
 fn splice(from: RawFd, to: RawFd, most: usize) -> io::Result<usize> {
     let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
     // SAFETY: null offsets are what sockets and pipes take; no memory of ours is touched.
@@ -222,35 +246,48 @@ fn splice(from: RawFd, to: RawFd, most: usize) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
-    fn pipes_get_smaller_the_more_there_are() {
-        assert_eq!(share(1, 0), PIPE_BYTES);
-        assert_eq!(share(usize::MAX, 0), LEAST_BYTES);
-        assert_eq!(share(1, usize::MAX), LEAST_BYTES);
-        for pipes in 1..quota() / LEAST_BYTES {
-            let share = share(pipes, 0);
-            assert!(pipes * share <= quota() || share == LEAST_BYTES, "{pipes} pipes");
+    fn full_pipes_leave_some_of_the_quota() {
+        assert_eq!((share(0), share(usize::MAX)), (PIPE_BYTES, LEAST_BYTES));
+        let mut used = 0;
+        for pipe in 1..=1000 {
+            let next = share(used);
+            used += next;
+            assert!(used <= quota() && (pipe > 80 || next >= USUAL_BYTES), "{pipe} pipes with {used} bytes");
         }
     }
 
     #[test]
-    fn full_pipes_leave_some_of_the_quota() {
-        let mut used = 0;
-        for pipe in 1..=200 {
-            let next = share(pipe, used);
-            used += next;
-            assert!(used <= quota() && (pipe > 100 || next >= USUAL_BYTES), "{pipe} pipes with {used} bytes");
+    fn full_pipes_that_are_taken_again_come_to_have_an_even_share() {
+        let mut sizes = vec![0; 1000];
+        for _ in 0..4 {
+            for pipe in 0..sizes.len() {
+                let others = sizes.iter().sum::<usize>() - sizes[pipe];
+                sizes[pipe] = share(others);
+            }
         }
+        let even = quota() / sizes.len();
+        let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+        assert!(even / 9 <= *least && *most <= 4 * even, "{least} to {most} beside {even}");
+    }
+
+    /// The counts are of the whole process: one test at a time has pipes.
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    fn size(pipe: &PooledPipe) -> usize {
+        // SAFETY: F_GETPIPE_SZ takes no argument and touches no memory of ours.
+        unsafe { libc::fcntl(pipe.pipe().write.as_raw_fd(), libc::F_GETPIPE_SZ) as usize }
     }
 
     #[test]
     fn a_spare_pipe_is_fitted_when_it_is_taken() {
-        let size = |pipe: &PooledPipe| {
-            // SAFETY: F_GETPIPE_SZ takes no argument and touches no memory of ours.
-            unsafe { libc::fcntl(pipe.pipe().write.as_raw_fd(), libc::F_GETPIPE_SZ) as usize }
-        };
+        let _alone = ALONE.lock();
         let first = PooledPipe::take().unwrap();
         let alone = size(&first);
         assert_eq!(alone, PIPE_BYTES);
@@ -260,5 +297,38 @@ mod tests {
         let again = PooledPipe::take().unwrap();
         // Most of the many were closed.
         assert!(size(&again) >= alone / 2, "{}", size(&again));
+    }
+
+    #[test]
+    fn pipes_that_wait_leave_the_next_its_size_and_lose_nothing() {
+        const WAITING: usize = 400;
+        let _alone = ALONE.lock();
+        let (mut from, into) = UnixStream::pair().unwrap();
+        let (out, mut to) = UnixStream::pair().unwrap();
+        let piece: Vec<u8> = (0..20_000).map(|i| i as u8).collect();
+        let mut fill = || {
+            from.write_all(&piece).unwrap();
+            let mut pipe = PooledPipe::take().unwrap();
+            assert_eq!(pipe.fill(&into, usize::MAX).unwrap(), piece.len());
+            pipe.wait();
+            pipe
+        };
+        let waiting: Vec<_> = (0..WAITING).map(|_| fill()).collect();
+        assert!(waiting.iter().all(|pipe| size(pipe) <= USUAL_BYTES && size(pipe) == pipe.pipe().bytes()));
+        let mut next = PooledPipe::take().unwrap();
+        // They are a third of the quota. When each kept what it was given, the next had an eighth of this.
+        assert!(size(&next) >= PIPE_BYTES / 2, "{}", size(&next));
+        for mut pipe in waiting {
+            let mut got = vec![0; piece.len()];
+            while pipe.held() > 0 {
+                pipe.drain(&out).unwrap();
+            }
+            to.read_exact(&mut got).unwrap();
+            assert!(got == piece);
+        }
+        // The pool keeps one large one.
+        assert!(SPARE.with_borrow(|spare| spare.iter().filter(|pipe| pipe.bytes() > USUAL_BYTES).count()) <= 1);
+        from.write_all(&piece).unwrap();
+        assert_eq!(next.fill(&into, usize::MAX).unwrap(), piece.len());
     }
 }

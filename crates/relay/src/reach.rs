@@ -6,12 +6,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ekiden_net::socket;
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use ekiden_transport::budget;
 
 use crate::config::classes::BULK;
 use crate::config::route::Way;
 use crate::config::{Config, Peer};
+use crate::exit::dial::used::{self, Made};
 use crate::exit::policy::{ChosenBy, Policy, Refusal};
 use crate::overlay::{OnLeg, StreamId, Taken};
 use crate::peer::{Early, delivered, open};
@@ -38,12 +40,15 @@ pub struct Upstream {
     pub class: Option<Arc<str>>,
     /// Its turn, if its class has so many.
     pub turn: Turn,
+    /// Present if its socket may be used again.
+    pub made: Option<Made>,
 }
 
 impl From<Side> for Upstream {
     /// A connection of which no more is known.
     fn from(side: Side) -> Self {
-        Self { side, peer: None, bound: None, taken: None, id: None, took_early: false, class: None, turn: None }
+        let (bound, taken, id, class, turn) = Default::default();
+        Self { side, peer: None, bound, taken, id, took_early: false, class, turn, made: None }
     }
 }
 
@@ -55,8 +60,9 @@ impl Upstream {
             true if is_delivered => self.rest(node),
             true => return Err(Box::new(self)),
             false => {
-                let Self { side, peer, bound, taken, id, took_early, class, turn } = self;
-                let rest = |side| Box::new(Self { side, peer, bound, taken, id, took_early, class, turn });
+                let Self { side, peer, bound, taken, id, took_early, class, turn, made } = self;
+                let Some(side) = use_again(node, side, made) else { return Ok(()) };
+                let rest = |side| Box::new(Self { side, peer, bound, taken, id, took_early, class, turn, made });
                 return side.end_if_sent().map_err(rest);
             }
         }
@@ -109,6 +115,20 @@ impl Upstream {
             None => self.side.end_cleanly(),
         }
     }
+}
+
+/// Keeps the socket of a connection that is over for the next one. Returns `side` if it is not over, or not of the kind.
+fn use_again(node: &Node, side: Side, made: Option<Made>) -> Option<Side> {
+    let Some(made) = made.filter(|made| made.generation == node.generation() && used::has_room()) else {
+        return Some(side);
+    };
+    if !socket::is_over(side.stream.socket()) {
+        return Some(side);
+    }
+    if let Some(socket) = side.stream.into_plain() {
+        used::keep(socket, made.is_ipv4, &node.config().tcp.options);
+    }
+    None
 }
 
 /// Where a connection is to go.
@@ -257,6 +277,8 @@ fn ensure_memory(node: &Node) -> Result<(), Failure> {
 /// Connects to a destination from here, with the client's address if this node acts as its clients.
 pub async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure> {
     ensure_memory(node)?;
+    // Before the configuration: one that changes meanwhile has a later number.
+    let generation = node.generation();
     let config = node.config();
     let policy = Policy::new(&config, &node.own, to.target, to.chosen_by).map_err(|refusal| refusal.of(to.target))?;
     let client = to.client.filter(|&client| config.exit.acts_as(client));
@@ -265,5 +287,14 @@ pub async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure>
     let stream = node.dial(&config.tcp, client, config.limits.connect, Some(&policy)).connect(target).await?;
     let mut side = Side::host(stream);
     side.has_transparent_address = client.is_some();
-    Ok(side.into())
+    // A name's addresses may be of either family, and a socket with a fallback does not have the options of the configuration.
+    let made = match target.host {
+        Host::Ip(ip)
+            if client.is_none() && config.tcp.congestion_fallback.is_none() && generation.is_multiple_of(2) =>
+        {
+            Some(Made { generation, is_ipv4: ip.to_canonical().is_ipv4() })
+        }
+        _ => None,
+    };
+    Ok(Upstream { made, ..side.into() })
 }

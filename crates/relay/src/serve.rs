@@ -23,6 +23,7 @@ use tokio::time::timeout;
 
 use crate::access::quota::{ClientKey, QuotaGuard};
 use crate::config::{Config, Listener, ListenerKind, Peer};
+use crate::exit::dial::used::Made;
 use crate::reach::Upstream;
 use crate::shared::{Current, InFlightGuard, Node, Permit};
 use crate::stream::duplex::{Broken, Duplex, Finished, Side};
@@ -120,13 +121,13 @@ impl Stream {
         let Self { client, upstream, first, busy, user } = *self;
         let legs = upstream.leg(node).map(|leg| Box::new([None, Some(leg)]));
         // Nothing of it may stay behind: a running stream would keep room for all of it.
-        let Upstream { side, peer, taken, turn, .. } = upstream;
+        let Upstream { side, peer, taken, turn, made, .. } = upstream;
         drop(taken);
         let duplex = Duplex::new(client, side, &first);
         let mut expiry = Expiry::new(&node.config().limits);
         drop(first);
         let late = match duplex.run(&mut expiry, &node.overlay, legs).await {
-            Ok(finished) => Late::of(finished, peer, node),
+            Ok(finished) => Late::of(finished, peer, made, node),
             Err(broken) => {
                 broken.log(peer.as_deref(), node);
                 None
@@ -161,7 +162,7 @@ struct Late {
 
 impl Late {
     /// Closes the connections that have nothing left to deliver. `None` if neither has.
-    fn of(finished: Finished, peer: Option<Arc<(String, Peer)>>, node: &Node) -> Option<Box<Self>> {
+    fn of(finished: Finished, peer: Option<Arc<(String, Peer)>>, made: Option<Made>, node: &Node) -> Option<Box<Self>> {
         let Finished { a: client, b: side, is_delivered, is_refused, has_refused, .. } = finished;
         let client = client.end_if_sent().err();
         if is_refused && side.is_node() {
@@ -171,7 +172,8 @@ impl Late {
         }
         // A connection on which a refusal was said carries no other stream.
         let peer = peer.filter(|_| !has_refused);
-        let upstream = Upstream { peer, ..side.into() }.finish_now(node, is_delivered).err();
+        let made = made.filter(|_| !is_refused && !has_refused);
+        let upstream = Upstream { peer, made, ..side.into() }.finish_now(node, is_delivered).err();
         (client.is_some() || upstream.is_some()).then(|| Box::new(Self { client, upstream }))
     }
 

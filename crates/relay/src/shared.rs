@@ -18,7 +18,7 @@ pub use self::permit::{Claim, Current, Permit};
 use crate::access::logins::Logins;
 use crate::access::quota::{Allowance, ClientKey, Limit, QuotaGuard, Quotas};
 use crate::config::{Config, ListenerKind, Tcp};
-use crate::exit::dial::Dial;
+use crate::exit::dial::{Dial, used};
 use crate::exit::names::Resolver;
 use crate::exit::policy::{OwnAddresses, Policy};
 use crate::exit::spare::{self, Counted, Spare};
@@ -334,7 +334,7 @@ impl Drop for InFlightGuard {
 /// How many connections the limit of open files lets a node serve to their ends: each takes two, besides what the node has
 /// for itself.
 fn served_by_files(config: &Config) -> usize {
-    /// Files, and what a thread's event loop takes.
+    /// Files, and what a thread's event loop takes beside sockets to use again.
     const REST: usize = 64;
     const THREAD: usize = 4;
     let Ok(files) = socket::open_files() else { return usize::MAX };
@@ -344,7 +344,7 @@ fn served_by_files(config: &Config) -> usize {
     splice::limit(pipes);
     let kept = REST
         + spare::kept()
-        + config.threads * (THREAD + config.listeners.len())
+        + config.threads * (THREAD + used::MOST + config.listeners.len())
         // An overlay may have hundreds of nodes, and idle connections to few of them.
         + (config.peers.len() * config.limits.pool as usize).min(files / 4);
     (files.saturating_sub(kept + 2 * pipes) / 2).max(1)

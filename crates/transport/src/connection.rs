@@ -223,6 +223,14 @@ impl Connection {
         let _ = socket::pause_longest(&self.socket);
     }
 
+    /// Takes the socket out of the event loop. `None` if there is TLS on it.
+    pub fn into_plain(self) -> Option<StdStream> {
+        match self.tls {
+            None => self.socket.into_std().ok(),
+            Some(_) => None,
+        }
+    }
+
     /// Takes the connection out of the event loop. `None` if it is not at rest.
     pub fn rest(self) -> Option<Resting> {
         let Self { socket, tls, .. } = self;

@@ -2,13 +2,15 @@
 
 use std::io;
 use std::net::{SocketAddr, SocketAddrV6};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use ekiden_net::socket::{SocketError, canonical};
+use ekiden_net::socket::{self, SocketError, canonical};
 use ekiden_net::{device, transparent};
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use ekiden_units::{HostPort, HostText};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::config::Tcp;
@@ -18,6 +20,7 @@ use crate::exit::spare::Spare;
 use crate::host::congestion;
 
 mod race;
+pub mod used;
 
 /// How a connection is made.
 #[derive(Clone, Copy)]
@@ -84,15 +87,30 @@ async fn attempt(address: SocketAddr, client: Option<SocketAddr>, tcp: &Tcp) -> 
     if let Some(client) = client {
         return attempt_as(client, address, tcp).await;
     }
-    socket(address, tcp)?.connect(address).await
+    let socket = match used::take(address, &tcp.options) {
+        Some(socket) => socket,
+        None => new_socket(address, tcp)?,
+    };
+    connect(socket, address).await
+}
+
+/// The event loop tells an error together with the end of the wait, so that the kernel need not be asked for one.
+async fn connect(socket: OwnedFd, address: SocketAddr) -> io::Result<TcpStream> {
+    socket::begin_connect(&socket, address)?;
+    let stream = TcpStream::from_std(socket.into())?;
+    let ready = stream.ready(Interest::WRITABLE | Interest::ERROR).await?;
+    match ready.is_error() || ready.is_write_closed() {
+        true => Err(stream.take_error()?.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())),
+        false => Ok(stream),
+    }
 }
 
 /// Connects from the address of `client`, and from the same port unless an earlier connection to `address` still has it.
 async fn attempt_as(client: SocketAddr, address: SocketAddr, tcp: &Tcp) -> io::Result<TcpStream> {
     let from = async |same_port| {
-        let socket = socket(address, tcp)?;
+        let socket = new_socket(address, tcp)?;
         transparent::bind_as(&socket, client, same_port)?;
-        socket.connect(address).await
+        connect(socket, address).await
     };
     match from(true).await {
         Err(error) if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable) => {
@@ -103,12 +121,11 @@ async fn attempt_as(client: SocketAddr, address: SocketAddr, tcp: &Tcp) -> io::R
     }
 }
 
-fn socket(address: SocketAddr, tcp: &Tcp) -> io::Result<TcpSocket> {
-    match congestion::outgoing(address, tcp) {
-        Ok(socket) => Ok(TcpSocket::from_std_stream(socket.into())),
-        Err(SocketError::Io(error)) => Err(error),
-        Err(error) => Err(io::Error::other(error.to_string())),
-    }
+fn new_socket(address: SocketAddr, tcp: &Tcp) -> io::Result<OwnedFd> {
+    congestion::outgoing(address, tcp).map_err(|error| match error {
+        SocketError::Io(error) => error,
+        error => io::Error::other(error.to_string()),
+    })
 }
 
 fn timed_out(target: &Target) -> Failure {

@@ -342,9 +342,12 @@ fn served_by_files(config: &Config) -> usize {
     // A quarter of all descriptors: most streams hold no pipe.
     let pipes = files / 8;
     splice::limit(pipes);
+    // Where files are few, connections need them more.
+    let sockets = (files / 512).min(used::MOST);
+    used::limit(sockets);
     let kept = REST
         + spare::kept()
-        + config.threads * (THREAD + used::MOST + config.listeners.len())
+        + config.threads * (THREAD + sockets + config.listeners.len())
         // An overlay may have hundreds of nodes, and idle connections to few of them.
         + (config.peers.len() * config.limits.pool as usize).min(files / 4);
     (files.saturating_sub(kept + 2 * pipes) / 2).max(1)

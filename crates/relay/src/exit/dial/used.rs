@@ -6,11 +6,15 @@
 use std::cell::RefCell;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ekiden_net::socket::{self, TcpOptions};
 
-/// The most that a thread keeps.
+/// The most that a thread ever keeps.
 pub const MOST: usize = 32;
+
+/// The most that a thread may keep.
+static LIMIT: AtomicUsize = AtomicUsize::new(MOST);
 
 /// What a socket was made as, if it may be used again.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +37,11 @@ thread_local! {
     static USED: RefCell<Used> = RefCell::default();
 }
 
+/// Sets the most that a thread may keep, up to [`MOST`].
+pub fn limit(sockets: usize) {
+    LIMIT.store(sockets.min(MOST), Ordering::Relaxed);
+}
+
 /// A socket that can be connected to `address` and has `options`.
 pub fn take(address: SocketAddr, options: &TcpOptions) -> Option<OwnedFd> {
     USED.with_borrow_mut(|used| match used.is_ipv4 == address.is_ipv4() && used.options == *options {
@@ -43,7 +52,7 @@ pub fn take(address: SocketAddr, options: &TcpOptions) -> Option<OwnedFd> {
 
 /// Whether one more would be kept.
 pub fn has_room() -> bool {
-    USED.with_borrow(|used| used.sockets.len() < MOST)
+    USED.with_borrow(|used| used.sockets.len() < LIMIT.load(Ordering::Relaxed))
 }
 
 /// Keeps a socket whose connection is over. It was made with `options`, and is bound to no address.
@@ -52,7 +61,7 @@ pub fn keep(socket: TcpStream, is_ipv4: bool, options: &TcpOptions) {
         if used.is_ipv4 != is_ipv4 || used.options != *options {
             *used = Used { is_ipv4, options: options.clone(), sockets: Vec::new() };
         }
-        if used.sockets.len() < MOST && socket::disconnect(&socket).is_ok() {
+        if used.sockets.len() < LIMIT.load(Ordering::Relaxed) && socket::disconnect(&socket).is_ok() {
             used.sockets.push(socket.into());
         }
     });

@@ -19,9 +19,11 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use crate::option::set_int;
 use crate::transparent;
 
+mod connecting;
 mod control;
 mod silence;
 
+pub use connecting::{begin_connect, disconnect, is_over};
 pub use control::{await_bytes, clamp_window, congestion, limit_rate};
 pub use silence::{KeepaliveTimeouts, limit_unacknowledged, watch_closely};
 
@@ -330,39 +332,6 @@ pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
 pub fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
     let mut asked = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
     Ok(poll(&mut asked, PollTimeout::ZERO)? > 0)
-}
-
-/// Whether a connection is over for its kernel too: both ends were said and acknowledged, or it was reset. Closing it sends
-/// nothing then.
-pub fn is_over(socket: &impl AsFd) -> bool {
-    /// TCP_CLOSE of the kernel's tcp_states.h; the state is the first byte of TCP_INFO.
-    const CLOSED: u8 = 7;
-    let (mut state, mut length) = (0_u8, 1 as libc::socklen_t);
-    let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the pointer and the length describe `state`; the kernel fills no more of the option than that.
-    let asked =
-        unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut state).cast(), &raw mut length) };
-    asked == 0 && state == CLOSED
-}
-
-/// Makes a socket whose connection is over ready to connect again, by connecting it to no address (connect(2)). Its options
-/// stay.
-pub fn disconnect(socket: &impl AsFd) -> io::Result<()> {
-    let nowhere = libc::sockaddr { sa_family: libc::AF_UNSPEC as _, sa_data: [0; 14] };
-    let length = size_of::<libc::sockaddr>() as libc::socklen_t;
-    // SAFETY: the pointer and the length describe `nowhere`.
-    match unsafe { libc::connect(socket.as_fd().as_raw_fd(), &raw const nowhere, length) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Begins to connect a non-blocking socket. It becomes writable when it is connected, and has an error if that fails.
-pub fn begin_connect(socket: &impl AsFd, address: SocketAddr) -> io::Result<()> {
-    match SockRef::from(socket).connect(&address.into()) {
-        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(()),
-        other => other,
-    }
 }
 
 /// Whether the kernel holds bytes of a TCP connection that it has not sent yet: see [`unsent`].

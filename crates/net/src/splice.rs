@@ -104,16 +104,17 @@ impl PooledPipe {
     }
 
     /// The bytes in it have to wait for their receiver: it keeps the slots that they take, and leaves the rest to other pipes.
-    pub fn wait(&mut self) {
-        if std::mem::replace(&mut self.is_waiting, true) || self.held == 0 {
-            return;
-        }
-        let Some(pipe) = &mut self.pipe else { return };
+    /// Returns how many there are.
+    pub fn wait(&mut self) -> usize {
+        let held = self.held();
+        let Some(pipe) = self.pipe.as_mut().filter(|_| held > 0 && !self.is_waiting) else { return held };
+        self.is_waiting = true;
         // How many slots are taken is not told. The kernel refuses to take away one that is.
         let mut size = share(BYTES.load(Ordering::Relaxed).saturating_sub(pipe.bytes())).min(USUAL_BYTES);
         while size < pipe.bytes() && pipe.resize(size).is_err() {
             size *= 4;
         }
+        held
     }
 
     /// Moves what the pipe holds to `socket`, or part of it.

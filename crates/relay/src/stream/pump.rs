@@ -271,10 +271,7 @@ impl Pump {
     /// Moves what can be moved. Ready when the end was passed on or at the first error.
     pub fn poll(&mut self, cx: &mut Context<'_>, from: &Connection, to: &Connection) -> Poll<Result<(), PumpError>> {
         let polled = self.advance(cx, from, to);
-        let piped = self.pipe.as_mut().map_or(0, |pipe| {
-            pipe.wait();
-            pipe.held()
-        });
+        let piped = self.pipe.as_mut().map_or(0, PooledPipe::wait);
         self.holding.set(self.rest.capacity() + piped + from.unread() + to.unsent());
         polled
     }

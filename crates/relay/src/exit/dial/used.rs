@@ -19,7 +19,7 @@ static LIMIT: AtomicUsize = AtomicUsize::new(MOST);
 /// What a socket was made as, if it may be used again.
 #[derive(Debug, Clone, Copy)]
 pub struct Made {
-    /// The configuration whose options it has: its [`crate::shared::Node::generation`].
+    /// The number of the configuration whose options it has (`generation` of the node).
     pub generation: u64,
     /// Its family.
     pub is_ipv4: bool,

@@ -41,4 +41,5 @@ await 30 registered
 (set +o pipefail; head -c 100000 /dev/zero | tr '\0' x | etcdctl --user root:$(cat root.password) put /ekiden/blue/nodes/delhi > /dev/null 2> said) && fail "a record of 100 KB"
 grep -q "request is too large" said || fail "$(cat said)"
 eval "$FULL" > said 2>&1 || fail "$(cat said)"
+unset ETCDCTL_USER
 registered || fail "delhi is no member any more"

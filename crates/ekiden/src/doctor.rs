@@ -11,7 +11,7 @@ use ekiden_transport::Security;
 use ekiden_units::{BitRate, HostPort, Time};
 use serde_json::{Value, json};
 
-use crate::out;
+use crate::out::{self, Width};
 
 /// The round trip that a host is looked at for, unless a path is measured.
 const RTT: Time = Time::ms(200);
@@ -51,6 +51,8 @@ pub struct Args {
     /// As JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    width: Width,
 }
 
 /// What is left that costs throughput.
@@ -108,7 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let assumed = args.rtt.is_none() && paths.rtt.is_none();
     match args.json {
         true => out::line(serde_json::to_string_pretty(&json(&aim, &findings, &paths.failed, &fixed))?)?,
-        false => out::text(text(&aim, assumed, &findings, &paths.failed, &fixed))?,
+        false => out::text(fitted(&text(&aim, assumed, &findings, &paths.failed, &fixed), args.width.columns()))?,
     }
     let (of_host, of_way): (Vec<_>, Vec<_>) = paths.failed.iter().partition(|failed| failed.is_of_host);
     if let [first, others @ ..] = &of_way[..] {
@@ -252,6 +254,14 @@ fn text(aim: &Aim, assumed: bool, findings: &[Finding], failed: &[Failed], fixed
         text += &format!("  {}\n", set(&finding.subject, before));
     }
     text
+}
+
+/// Within so many columns, but for commands, which are copied.
+fn fitted(text: &str, columns: Option<usize>) -> String {
+    let Some(columns) = columns else { return text.to_owned() };
+    let is_command = |line: &str| line.trim_start().starts_with("sysctl ");
+    let line = |line: &str| if is_command(line) { format!("{line}\n") } else { ekiden_report::wrapped(line, columns) };
+    text.split_terminator('\n').map(|text| if text.is_empty() { "\n".to_owned() } else { line(text) }).collect()
 }
 
 fn helps(finding: &Finding, remedy: &Remedy) -> String {

@@ -27,7 +27,6 @@ mod tunnel;
 mod usage;
 mod whose;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -83,7 +82,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The exit code tells it, too, where nobody reads.
-            let _ = writeln!(std::io::stderr(), "ekiden: {}", exit::message(&error));
+            out::note(format_args!("ekiden: {}", exit::message(&error)));
             exit::code(&error)
         }
     }

@@ -1,19 +1,34 @@
 //! Standard output, where a reader that has seen enough (`ekiden … | head`) is no error; and standard error, where none is.
 
 use std::fmt::Display;
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, StdoutLock, Write};
 use std::process::exit;
 
 use anyhow::Context;
-use ekiden_record::{Error, Row, Rows, write_csv};
+use ekiden_record::Error;
+use ekiden_report::plain;
 
 /// The most columns of a text that is wrapped, however wide the terminal is.
 pub const WIDEST: usize = 100;
 
-/// As wide as the terminal, as help texts are. A line that is continued keeps its indent.
+/// How wide what is printed may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
+pub struct Width {
+    /// Print tables and lines as wide as they are, instead of as wide as the terminal, or 80 columns where it is none.
+    #[arg(long)]
+    wide: bool,
+}
+
+impl Width {
+    /// So many columns at most; `None` where there is no bound.
+    pub fn columns(self) -> Option<usize> {
+        (!self.wide).then(ekiden_report::columns)
+    }
+}
+
+/// As wide as the terminal. A line that is continued keeps its indent.
 pub fn wrapped(text: &str) -> String {
-    let page = clap::Command::new("text").help_template("{about}").max_term_width(WIDEST);
-    page.about(text.to_owned()).render_help().to_string()
+    ekiden_report::wrapped(text, ekiden_report::columns().min(WIDEST))
 }
 
 /// Prints a line.
@@ -26,10 +41,10 @@ pub fn text(text: impl Display) -> anyhow::Result<()> {
     write(format_args!("{text}"))
 }
 
-/// Prints a series as CSV.
-pub fn csv<R: Row>(rows: Rows<R>) -> anyhow::Result<()> {
+/// Prints CSV, as `print` writes it.
+pub fn csv(print: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> Result<(), Error>) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let written = write_csv(rows, &mut out).and_then(|()| Ok(out.flush()?));
+    let written = print(&mut out).and_then(|()| Ok(out.flush()?));
     match written {
         Err(Error::Output(error)) if error.kind() == ErrorKind::BrokenPipe => exit(0),
         Err(Error::Output(error)) => Err(error).context("standard output"),
@@ -37,9 +52,10 @@ pub fn csv<R: Row>(rows: Rows<R>) -> anyhow::Result<()> {
     }
 }
 
+/// What comes from a record, a file or another host may have control characters in it: none reaches the terminal.
 fn write(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    match out.write_fmt(text).and_then(|()| out.flush()) {
+    match out.write_all(plain(text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => exit(0),
         result => result.context("standard output"),
     }
@@ -47,7 +63,7 @@ fn write(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
 
 /// Prints a line on standard error. What nobody reads is not missed: a run goes on without it.
 pub fn note(text: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", plain(text));
 }
 
 /// Columns as wide as their widest cell; the first to the left, the others to the right.

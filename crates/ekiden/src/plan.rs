@@ -33,7 +33,7 @@ const EXAMPLE: &str = r#"Example of a description (TOML):
 /// every remedy that was tried should give, and the settings of the one to take. docs/guide/plan.md describes every key, and
 /// docs/guide/models.md what is reckoned with.
 ///
-/// With --verify the direct path and the remedy are simulated and run in the lab too. The lab needs root, as `ekiden lab run` does.
+/// With --verify the direct path and the remedy are simulated and run in the lab, too; --verify=simulator does without the lab.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub struct Args {

@@ -1,13 +1,15 @@
 //! `ekiden record`: what runs have left.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use ekiden_record::{Measurement, Record};
+use ekiden_record::{Measurement, Record, Row, Rows, write_csv, write_csv_head, write_csv_rows};
 use ekiden_sweep::Plan;
 
-use crate::{out, sweep};
+use crate::out::{self, Width};
+use crate::sweep;
 
 /// How many missing runs are named.
 const NAMED_MOST: usize = 5;
@@ -48,8 +50,9 @@ struct Merge {
 /// The samples are beside the record in Parquet files, which pandas, polars, DuckDB and R read; this is for what does not.
 #[derive(ClapArgs)]
 struct Export {
-    /// A record, also one of `ekiden measure client`.
-    file: PathBuf,
+    /// A record, also one of `ekiden measure client`, or the directory of a sweep's records.
+    #[arg(value_name = "FILE|DIR")]
+    place: PathBuf,
     /// As comma-separated values, with a line of names first.
     #[arg(long, value_enum, value_name = "SERIES", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "samples", required = true)]
@@ -73,28 +76,65 @@ struct Show {
     /// Print the record, or what the table would hold, as JSON instead of a table.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    width: Width,
 }
 
 /// Does what the command line says.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.action {
-        Action::Export(args) => export(args),
+        Action::Export(args) if args.place.is_dir() => export_sweep(&args.place, args.csv),
+        Action::Export(args) => export(&args.place, args.csv),
         Action::Merge(args) => merge(args),
-        Action::Show(Show { place, json }) if place.is_dir() => show_sweep(place, *json),
-        Action::Show(Show { place, json }) => show_record(&Record::read(place)?, *json),
+        Action::Show(Show { place, json, width }) if place.is_dir() => show_sweep(place, *json, *width),
+        Action::Show(Show { place, json, .. }) => show_record(&Record::read(place)?, *json),
     }
 }
 
-fn export(args: &Export) -> anyhow::Result<()> {
-    let (text, name) = (Record::read_text(&args.file)?, args.file.display().to_string());
-    if let (What::Samples, Some(measurement)) = (args.csv, Measurement::parse(&text, &name)) {
-        return out::csv(measurement?.samples(&args.file)?);
+fn export(file: &Path, what: What) -> anyhow::Result<()> {
+    let (text, name) = (Record::read_text(file)?, file.display().to_string());
+    if let (What::Samples, Some(measurement)) = (what, Measurement::parse(&text, &name)) {
+        let rows = measurement?.samples(file)?;
+        return out::csv(|out| write_csv(rows, out));
     }
     let record = Record::parse(&text, &name)?;
-    match args.csv {
-        What::Samples => out::csv(record.samples(&args.file)?),
-        What::Queues => out::csv(record.queues(&args.file)?),
+    match what {
+        What::Samples => {
+            let rows = record.samples(file)?;
+            out::csv(|out| write_csv(rows, out))
+        }
+        What::Queues => {
+            let rows = record.queues(file)?;
+            out::csv(|out| write_csv(rows, out))
+        }
     }
+}
+
+/// The series of all runs that have a record, one below the other: each line behind its run's values and its record's name.
+fn export_sweep(directory: &Path, what: What) -> anyhow::Result<()> {
+    let plan = Plan::read(directory, directory)?;
+    match what {
+        What::Samples => out::csv(|out| of_runs(&plan, Record::samples, out)),
+        What::Queues => out::csv(|out| of_runs(&plan, Record::queues, out)),
+    }
+}
+
+fn of_runs<R: Row>(
+    plan: &Plan,
+    series: impl Fn(&Record, &Path) -> Result<Rows<R>, ekiden_record::Error>,
+    out: &mut impl Write,
+) -> Result<(), ekiden_record::Error> {
+    let mut columns = plan.keys.clone();
+    columns.push("record".into());
+    write_csv_head::<R>(&columns, out)?;
+    for (run, record) in plan.runs.iter().zip(plan.summaries()) {
+        let Some(record) = record else { continue };
+        let mut before: Vec<_> =
+            plan.points[run.point].settings().iter().map(|setting| setting.value.clone()).collect();
+        before.push(run.name().to_string_lossy().into_owned());
+        write_csv_rows(&before, series(&record, &run.record)?, out)?;
+    }
+    Ok(())
 }
 
 fn merge(args: &Merge) -> anyhow::Result<()> {
@@ -112,9 +152,9 @@ fn merge(args: &Merge) -> anyhow::Result<()> {
     bail!("{out} has {} of {all} runs; missing: {named}", all - missing.len())
 }
 
-fn show_sweep(directory: &Path, as_json: bool) -> anyhow::Result<()> {
+fn show_sweep(directory: &Path, as_json: bool, width: Width) -> anyhow::Result<()> {
     let plan = Plan::read(directory, directory)?;
-    sweep::show(&plan, &plan.summaries(), as_json)
+    sweep::show(&plan, &plan.summaries(), as_json, width)
 }
 
 fn show_record(record: &Record, as_json: bool) -> anyhow::Result<()> {

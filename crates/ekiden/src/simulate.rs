@@ -9,6 +9,7 @@ use ekiden_sweep::{Run, RunOutcome, Runner};
 use ekiden_units::Time;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::usage::command_line;
 use crate::{exit, pcap, sweep};
 
 /// Run a scenario in virtual time, packet by packet, and write the record of what came out.
@@ -96,7 +97,7 @@ fn failed(error: &anyhow::Error) -> RunOutcome {
 }
 
 fn options(args: &Args) -> Options {
-    Options { resolution: args.resolution, command: std::env::args().collect(), started_unix_ms: sweep::now_unix_ms() }
+    Options { resolution: args.resolution, command: command_line(), started_unix_ms: sweep::now_unix_ms() }
 }
 
 /// Progress in virtual time on standard error, if that is a terminal.

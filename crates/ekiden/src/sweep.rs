@@ -18,7 +18,7 @@ use ekiden_scenario::{Point, Scenario};
 use ekiden_sweep::{Index, Plan, RunFailure, Runner, Shard, is_file, point_summaries, run_missing, table};
 use ekiden_units::Time;
 
-use crate::out;
+use crate::out::{self, Width};
 use crate::usage::misused;
 use progress::Progress;
 
@@ -54,6 +54,8 @@ pub struct Args {
     /// Print the record, or what the table would hold, as JSON instead of a table.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub width: Width,
 }
 
 /// Some runs of a sweep failed; each was told when it did.
@@ -108,7 +110,7 @@ pub fn run(args: &Args, mut plan: Plan, runner: &Runner<'_>, code_of: fn(&anyhow
     let records = plan.summaries();
     note_incomplete(&plan, &records, &mut failed, code_of);
     tell_thinned(records.iter().flatten());
-    show(&plan, &records, args.json)?;
+    show(&plan, &records, args.json, args.width)?;
     if !args.json {
         let place = args.record.display();
         match args.shard {
@@ -125,11 +127,11 @@ pub fn run(args: &Args, mut plan: Plan, runner: &Runner<'_>, code_of: fn(&anyhow
 }
 
 /// Prints what came out of a sweep. `records` are of the plan's runs.
-pub fn show(plan: &Plan, records: &[Option<Record>], as_json: bool) -> anyhow::Result<()> {
+pub fn show(plan: &Plan, records: &[Option<Record>], as_json: bool, width: Width) -> anyhow::Result<()> {
     let shown = point_summaries(plan, records);
     match as_json {
         true => out::line(serde_json::to_string_pretty(&shown)?),
-        false => out::line(table(plan, &shown).to_text()),
+        false => out::line(table(plan, &shown).to_text_within(width.columns())),
     }
 }
 

@@ -10,6 +10,11 @@ pub fn misused(reason: &str) -> ! {
     clap::Error::raw(ErrorKind::ValueValidation, format!("{reason}\n")).exit()
 }
 
+/// The command line, program first, as records keep it: what is not UTF-8 in it is replaced.
+pub fn command_line() -> Vec<String> {
+    std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect()
+}
+
 /// Reads where a picture goes.
 pub fn svg(text: &str) -> Result<PathBuf, String> {
     let file = PathBuf::from(text);

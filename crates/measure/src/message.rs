@@ -283,6 +283,9 @@ pub struct StreamEnd {
     pub mss_bytes: u32,
     /// The largest packet of the path, as far as the sender's kernel knows, in bytes with headers.
     pub path_mtu_bytes: u32,
+    /// Whether segments have timestamps (RFC 7323), 12 bytes of each header.
+    #[serde(default)]
+    pub has_timestamps: bool,
     /// Processor time of the thread that moved the bytes, in microseconds.
     pub cpu_us: u64,
     /// How late each look at the connection was, in microseconds; the same for all streams of an end.

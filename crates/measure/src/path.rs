@@ -4,6 +4,7 @@
 //! come at the line's rate while a queue delays them; a queue that loses much of a window was full. Where single losses end the slow
 //! start too soon, a second stream follows with BBR, which does not heed them.
 
+mod base;
 mod buffer;
 mod ended;
 mod find;
@@ -17,6 +18,8 @@ mod rate;
 #[cfg(test)]
 mod tests;
 mod trace;
+#[cfg(test)]
+mod truthful;
 
 use std::time::Duration;
 
@@ -24,13 +27,14 @@ use ekiden_net::tcp_info::tcp_info;
 use ekiden_record::{EndSettings, Finding, LoadSettings, PATH_FORMAT, PathDirection, PathRecord, Way};
 
 use crate::Error;
-use crate::client::{Measured, Server, measure};
+use crate::client::{Server, measure};
 use crate::load::budget;
 use crate::message::Trace as How;
 use crate::server::end_settings;
 use crate::settings::Asked;
+use base::Base;
 use ended::{End, end};
-use trace::{ANSWER_BYTES, Base, PROBE_BYTES, STEPS_MOST, Trace};
+use trace::{ANSWER_BYTES, PROBE_BYTES, STEPS_MOST, Trace};
 
 /// The load of a direction: so many bandwidth-delay products at most, and so many round trips and so long.
 const BDPS_MOST: f64 = 10.0;
@@ -117,7 +121,7 @@ pub fn characterise(
             measure(server, &asked, how, &mut |_| {})
         };
         let reno = load("reno", How::UntilLoss { bdps_most: BDPS_MOST, bytes_least: BYTES_LEAST })?;
-        let known = idle(&reno);
+        let known = Base::of(&reno);
         let idle_us = known.rtt_us;
         if let Some(other) = base.filter(|base| has_changed(base.rtt_us, idle_us)) {
             let [before, after] = [other.rtt_us, idle_us].map(|us| us / 1e3);
@@ -188,31 +192,18 @@ fn take(directions: &mut Vec<PathDirection>) -> Option<PathDirection> {
 /// a policer holds its rate. That takes a budget of its own.
 fn spent_before_second(trace: &Trace<'_>, base: Base) -> Option<u64> {
     let delays = trace.delays();
-    let ended = end(trace, &delays);
+    let ended = end(trace, &delays, base);
     match ended {
         End::FewLosses => Some(trace.sent_bytes),
         _ => policer::is_suspected(trace, &delays, ended, base).then_some(0),
     }
 }
 
-/// What the probes before the load say.
-fn idle(measured: &Measured) -> Base {
-    let idle = measured.answers.iter().filter(|answer| answer.back_ns <= measured.began_ns);
-    let mut rtts_us: Vec<_> = idle.map(|answer| answer.rtt_us()).collect();
-    rtts_us.sort_by(f64::total_cmp);
-    let at = |part: usize| rtts_us.get(rtts_us.len() / part).copied().unwrap_or(0.0);
-    let rtt_us = rtts_us.first().copied().unwrap_or(0.0);
-    // Where even a quarter is late, it is not the host that was busy for a while.
-    Base { rtt_us, jitter_us: (at(4) - rtt_us).max(0.0) }
-}
-
 /// The base round trip, less the time that the probes took to be sent.
 fn rtt(base: Base, forth: &PathDirection, back: &PathDirection) -> Finding {
     let sent_us =
         |direction: &PathDirection, bytes: f64| direction.rate_bit_s.value().map_or(0.0, |rate| bytes * 8e6 / rate);
-    let value = (base.rtt_us - sent_us(forth, PROBE_BYTES) - sent_us(back, ANSWER_BYTES)).max(0.0);
-    let evidence = "the fastest of the small messages before the loads".into();
-    Finding::Observed { value, low: (value * 0.99).min(value - 200.0).max(0.0), high: value + 50.0, evidence }
+    base.finding(sent_us(forth, PROBE_BYTES) + sent_us(back, ANSWER_BYTES))
 }
 
 /// The part of a receive buffer that is advertised: half before Linux 6.6, then what packets of 1500 bytes hold of their memory.

@@ -21,6 +21,8 @@ pub const STREAMS: RangeInclusive<u32> = 1..=1000;
 pub const SIZES: RangeInclusive<Bytes> = Bytes(1)..=Bytes::mib(1 << 30);
 /// No model here holds beyond it, and no TCP gets anywhere.
 pub const LOSS_MOST: f64 = 0.5;
+/// What fits into the longest path: 400 Gbit/s over 300 ms. What is more than the greatest buffer is on no path, and takes minutes to compute.
+pub const BDP_MOST: Bytes = *BUFFERS.end();
 /// What fits into a policer's bucket where nothing else is said; as a scenario's.
 pub const BURST: Bytes = Bytes::kib(64);
 /// Hosts whose windows are not known; what Linux gives without anybody's doing is about this.
@@ -95,8 +97,14 @@ impl Values {
         let rtt_s = self.rtt_s.ok_or_else(|| missing("rtt", "rtt", "200ms"))?;
         let rate_bit_s = self.rate_bit_s.ok_or_else(|| missing("rate", "rate", "100Mbit/s"))?;
         let mtu = within("mtu", self.mtu, &MTUS)?.unwrap_or(1500);
+        let rate_place = rate_bit_s.place;
         let (rtt_s, rate_bit_s) = (rtt_s.value, rate_bit_s.value);
         let bdp = rate_bit_s.value * rtt_s.value / 8.0;
+        if bdp > BDP_MOST.0 as f64 {
+            let (rate, rtt) = (BitRate(rate_bit_s.value as u64), Time((rtt_s.value * 1e9) as u64));
+            let reason = format!("rate × rtt = {rate} × {rtt} is {}: at most {} are on the way", Bytes(bdp as u64).rounded(), BDP_MOST.rounded());
+            return Err(Error::wrong(&rate_place, reason));
+        }
         let least = f64::from(mtu) * 10.0;
         let buffer_bytes = match self.buffer_bytes {
             Some(given) => given.value,

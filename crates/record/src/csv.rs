@@ -13,12 +13,35 @@ pub fn write_csv<R: Row, E: From<io::Error>>(
     rows: impl Iterator<Item = Result<R, E>>,
     out: &mut impl Write,
 ) -> Result<(), E> {
-    let head: Vec<_> = R::COLUMNS.iter().map(|(name, ..)| *name).collect();
-    writeln!(out, "{}", head.join(","))?;
+    write_csv_head::<R>(&[], out)?;
+    write_csv_rows(&[], rows, out)
+}
+
+/// Writes the line with the names of the columns: of those `before`, and of the series.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_csv_head<R: Row>(before: &[String], out: &mut impl Write) -> io::Result<()> {
+    let own = R::COLUMNS.iter().map(|(name, ..)| (*name).to_owned());
+    let head: Vec<_> = before.iter().map(|name| quoted(name)).chain(own).collect();
+    writeln!(out, "{}", head.join(","))
+}
+
+/// Writes a line for each sample, each behind the values of the columns `before`.
+///
+/// # Errors
+/// The first of `rows`, or of `out`.
+pub fn write_csv_rows<R: Row, E: From<io::Error>>(
+    before: &[String],
+    rows: impl Iterator<Item = Result<R, E>>,
+    out: &mut impl Write,
+) -> Result<(), E> {
+    let before: String = before.iter().map(|value| quoted(value) + ",").collect();
     let mut line = Vec::new();
     for row in rows {
         let row = row?;
         line.clear();
+        line.extend_from_slice(before.as_bytes());
         // Names are letters, digits, `-` and `_`, so none needs quotes; writing to memory does not fail.
         row.cells(|cell| {
             let _ = match cell {
@@ -32,4 +55,12 @@ pub fn write_csv<R: Row, E: From<io::Error>>(
         out.write_all(&line)?;
     }
     Ok(())
+}
+
+/// A value as a field: in quotes if it has what separates fields.
+fn quoted(value: &str) -> String {
+    match value.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", value.replace('"', "\"\"")),
+        false => value.to_owned(),
+    }
 }

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use csv::write_csv;
+pub use csv::{write_csv, write_csv_head, write_csv_rows};
 pub use disturbance::Disturbance;
 pub use file::{Error, Rows, remove_partial, series_files, series_of};
 pub use measurement::{

@@ -10,6 +10,7 @@ mod spread_chart;
 mod stack;
 mod summary;
 mod table;
+mod terminal;
 mod timeline;
 
 pub use chart::{BarChart, LineChart, Series};
@@ -19,4 +20,5 @@ pub use spread_chart::{Middle, SpreadChart};
 pub use stack::stacked;
 pub use summary::{FlowSummary, Spread, Summary, summarize};
 pub use table::Table;
+pub use terminal::{Plain, columns, plain, wrapped};
 pub use timeline::{LEAST_POINTS, Quantity, timeline};

@@ -1,22 +1,39 @@
 //! One table, as text for a terminal and as HTML.
 
-use comfy_table::{CellAlignment, ContentArrangement, TableComponent, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, TableComponent, Width, presets};
 
 use crate::escape::escape;
 
-/// A table with a header. The first column is text, the others are aligned to the right.
+/// What a column needs beside its content: a space at each side, and what is between columns.
+const BETWEEN: usize = 3;
+
+/// A table with a header. The first column is text, the others are aligned to the right, or are text, too.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     /// What the columns are, with their units.
     pub header: Vec<String>,
     /// Rows as long as the header.
     pub rows: Vec<Vec<String>>,
+    /// All columns are text.
+    is_text: bool,
+    /// Columns that may be left out, the first of them first.
+    spare: Vec<&'static str>,
 }
 
 impl Table {
     /// An empty table with these columns.
     pub fn new<T: Into<String>>(header: impl IntoIterator<Item = T>) -> Self {
-        Self { header: header.into_iter().map(Into::into).collect(), rows: Vec::new() }
+        Self { header: header.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// All its columns are text.
+    pub fn of_text(self) -> Self {
+        Self { is_text: true, ..self }
+    }
+
+    /// Columns that are left out where there is no room, the first of them first.
+    pub fn spare(self, columns: impl Into<Vec<&'static str>>) -> Self {
+        Self { spare: columns.into(), ..self }
     }
 
     /// Appends a row.
@@ -24,8 +41,44 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// For a terminal.
+    /// For a terminal, as wide as it is.
     pub fn to_text(&self) -> String {
+        self.drawn(None)
+    }
+
+    /// For a terminal of so many columns: cells are wrapped between words, and columns that may be left out are, with a word; as wide as it
+    /// is without a number.
+    pub fn to_text_within(&self, columns: Option<usize>) -> String {
+        let Some(columns) = columns else { return self.to_text() };
+        let mut fitted = self.clone();
+        let mut left_out = Vec::new();
+        for name in &self.spare {
+            let at = fitted.header.iter().position(|header| header == name);
+            if let Some(at) = at.filter(|_| fitted.least_columns() > columns) {
+                fitted.header.remove(at);
+                fitted.rows.iter_mut().filter(|row| row.len() > at).for_each(|row| drop(row.remove(at)));
+                left_out.push(*name);
+            }
+        }
+        let text = fitted.drawn(Some(columns));
+        match left_out.is_empty() {
+            true => text,
+            false => format!("{text}\nleft out: {} (--wide shows all)", left_out.join(", ")),
+        }
+    }
+
+    fn longest_word(&self, column: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(column)).chain(self.header.get(column));
+        let words = cells.flat_map(|cell| cell.split_whitespace());
+        words.map(|word| word.chars().count()).max().unwrap_or_default()
+    }
+
+    /// So many columns are needed where every word stays whole.
+    fn least_columns(&self) -> usize {
+        (0..self.header.len()).map(|column| self.longest_word(column) + BETWEEN).sum()
+    }
+
+    fn drawn(&self, columns: Option<usize>) -> String {
         let mut table = comfy_table::Table::new();
         table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
         // One line under the header; rows of figures need none between them.
@@ -36,8 +89,16 @@ impl Table {
         for row in &self.rows {
             table.add_row(row);
         }
-        for column in table.column_iter_mut().skip(1) {
+        for column in table.column_iter_mut().skip(1).filter(|_| !self.is_text) {
             column.set_cell_alignment(CellAlignment::Right);
+        }
+        if let Some(columns) = columns {
+            table.set_content_arrangement(ContentArrangement::Dynamic);
+            table.set_width(u16::try_from(columns).unwrap_or(u16::MAX));
+            for (at, column) in table.column_iter_mut().enumerate() {
+                let least = self.longest_word(at) + 2;
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(u16::try_from(least).unwrap_or(u16::MAX))));
+            }
         }
         table.to_string()
     }

@@ -1,7 +1,6 @@
 //! The results of a sweep: a table for people, JSON for programs.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use ekiden_record::Record;
 use ekiden_report::{FlowSummary, Spread, Summary, Table, summarize};
@@ -20,7 +19,7 @@ pub fn point_summaries(plan: &Plan, records: &[Option<Record>]) -> Vec<PointSumm
             set: point.settings().iter().map(|s| (s.keys.join("+"), s.value.clone())).collect(),
             planned: of_point(at).count(),
             runs: summarize(&there),
-            records: of_point(at).filter(|(_, record)| record.is_some()).map(|(run, _)| run.record.clone()).collect(),
+            records: of_point(at).filter(|(_, record)| record.is_some()).map(|(run, _)| run.record.display().to_string()).collect(),
         }
     });
     summaries.collect()
@@ -38,13 +37,14 @@ pub struct PointSummary {
     #[serde(flatten)]
     /// Of all runs at this point.
     runs: Summary,
-    records: Vec<PathBuf>,
+    records: Vec<String>,
 }
 
 /// A row per point and flow.
 pub fn table(plan: &Plan, summaries: &[PointSummary]) -> Table {
     let figures = ["flow", "Mbit/s", "least", "most", "sent again", "drops", "runs", "invalid"].map(String::from);
-    let mut table = Table::new(plan.keys.iter().cloned().chain(figures));
+    let table = Table::new(plan.keys.iter().cloned().chain(figures));
+    let mut table = table.spare(["drops", "sent again", "least", "most"]);
     for summary in summaries {
         for name in plan.scenarios[summary.point].flows.keys() {
             let values = plan.points[summary.point].settings().iter().map(|setting| setting.value.clone());

@@ -18,6 +18,7 @@ use nix::unistd::getppid;
 
 use super::{check_supported, load};
 use crate::children::Children;
+use crate::usage::command_line;
 use crate::{exit, pcap, sweep};
 
 /// Prefix of the argument that a sweep gives to its children; see [`Args::ends_with`].
@@ -75,7 +76,7 @@ fn single(args: &Args, point: &Point) -> anyhow::Result<()> {
     lab.publish_names()?;
     lab.start_nodes()?;
     let bars = Bars::new(&scenario);
-    let command = std::env::args().filter(|argument| !argument.starts_with(ENDS_WITH)).collect();
+    let command = command_line().into_iter().filter(|argument| !argument.starts_with(ENDS_WITH)).collect();
     let origin = Origin { command, started_unix_ms: sweep::now_unix_ms() };
     let place = sweep::place(&args.sweep, &scenario, origin.started_unix_ms);
     let mut series = SeriesWriter::new(&place, args.sweep.samples);

@@ -24,7 +24,7 @@ use super::target::{Target, with_port};
 use super::{amount, within};
 use crate::out;
 use crate::sweep::now_unix_ms;
-use crate::usage::misused;
+use crate::usage::{command_line, misused};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLES: &str = "Examples:
@@ -247,7 +247,7 @@ fn told(
     Ok(Measurement {
         measurement_format: MEASUREMENT_FORMAT,
         version: env!("CARGO_PKG_VERSION").into(),
-        command: std::env::args().collect(),
+        command: command_line(),
         started_unix_ms,
         from: measured.from.ip().to_string(),
         to: server.name.clone(),

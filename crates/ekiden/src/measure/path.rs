@@ -9,11 +9,12 @@ use anyhow::Context;
 use ekiden_files::check_target;
 use ekiden_measure::path::{Origin, Step, characterise};
 use ekiden_record::{Finding, Judgement, PathDirection, PathRecord};
+use ekiden_report::Table;
 
 use super::target::Target;
-use crate::out;
+use crate::out::{self, Width};
 use crate::sweep::now_unix_ms;
-use crate::usage::{distinct, svg};
+use crate::usage::{command_line, distinct, svg};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLES: &str = "Examples:
@@ -47,6 +48,8 @@ pub struct Args {
     /// Print the record as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    width: Width,
 }
 
 /// Measures.
@@ -64,12 +67,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Step::Overflows { way } => out::note(format_args!("overflowing the way {}", way.word())),
         Step::Loads { way, congestion } => out::note(format_args!("loading the way {} with {congestion}", way.word())),
     };
-    let origin = Origin { command: std::env::args().collect(), started_unix_ms: now_unix_ms() };
+    let origin = Origin { command: command_line(), started_unix_ms: now_unix_ms() };
     let (record, seen) = characterise(&server, origin, args.long, &mut step)?;
     // Before anything is written, which may fail.
     match args.json {
         true => out::line(serde_json::to_string_pretty(&record)?)?,
-        false => out::text(text(&record))?,
+        false => out::text(text(&record, args.width.columns()))?,
     }
     if let Some(file) = &args.picture {
         let unwritable = |source| ekiden_record::Error::Unwritable { file: file.display().to_string(), source };
@@ -84,7 +87,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// How a number is shown.
 type Shown = fn(f64) -> String;
 
-fn text(record: &PathRecord) -> String {
+fn text(record: &PathRecord, columns: Option<usize>) -> String {
     let ms: Shown = |us| format!("{:.2} ms", us / 1e3);
     let mbit: Shown = |rate| format!("{:.2} Mbit/s", rate / 1e6);
     let kb: Shown = |bytes| format!("{:.1} kB", bytes / 1e3);
@@ -107,17 +110,18 @@ fn text(record: &PathRecord) -> String {
             ("drops per overflow", &direction.drops_per_overflow, count),
             ("window of the hosts", &direction.window_bytes, kb),
         ];
-        let mut lines = vec![];
+        let mut table = Table::new(["", "found", "range", "seen"]).of_text();
         for (name, finding, shown) in rows {
-            lines.push([format!("  {name}"), value(finding, shown), range(finding, shown), finding.evidence().into()]);
+            table.row([name.into(), value(finding, shown), range(finding, shown), finding.evidence().to_owned()]);
         }
         let (answer, evidence) = match &direction.drop_tail {
             Judgement::Yes { evidence } => ("yes", evidence),
             Judgement::No { evidence } => ("no", evidence),
             Judgement::NotObservable { reason } => ("not observable", reason),
         };
-        lines.insert(2, ["  drop tail".into(), answer.into(), String::new(), evidence.clone()]);
-        text.push_str(&out::columns(&lines));
+        table.rows.insert(2, vec!["drop tail".into(), answer.into(), String::new(), evidence.clone()]);
+        text.push_str(&table.to_text_within(columns));
+        text.push('\n');
     }
     text
 }

@@ -27,7 +27,7 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 
 pub use self::filter::NameNotFound;
 use self::filter::{End, Filter};
-use crate::usage::svg;
+use crate::usage::{command_line, svg};
 use crate::{out, sweep};
 
 /// Watch the TCP connections of other programs: round-trip time, windows, rates, and what limits the sender.
@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let record = WatchRecord {
         watch_format: WATCH_FORMAT,
         version: env!("CARGO_PKG_VERSION").into(),
-        command: std::env::args().collect(),
+        command: command_line(),
         kernel: nix::sys::utsname::uname().ok().map(|name| name.release().to_string_lossy().into_owned()),
         started_unix_ms,
         duration_us: lasted_us,

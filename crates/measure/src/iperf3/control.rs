@@ -154,6 +154,7 @@ impl Control {
             ErrorKind::UnexpectedEof if phase == Phase::Greet => {
                 Error::NotIperf3("it ends the connection without an answer")
             }
+            ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset if phase == Phase::TakeParameters => Error::Declined,
             ErrorKind::UnexpectedEof => Error::Gone { phase, source: None },
             _ => Error::Gone { phase, source: Some(error) },
         }

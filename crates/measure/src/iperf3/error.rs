@@ -56,6 +56,12 @@ pub enum Error {
         /// The kernel's reason, if the connection broke.
         source: Option<io::Error>,
     },
+    /// The server ended the connection when it read the parameters.
+    #[error(
+        "the iperf3 server ended the connection instead of taking the parameters: it may want a user and a password, which this client \
+         does not have, or be older than iperf3 3.2; what the server prints says which"
+    )]
+    Declined,
     /// The server refuses, or failed.
     #[error("the iperf3 server says: {}", said(*code, *errno))]
     Server {

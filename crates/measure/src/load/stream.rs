@@ -252,6 +252,7 @@ impl Stream {
             congestion: congestion(&self.socket).unwrap_or_default(),
             mss_bytes: info.mss_bytes,
             path_mtu_bytes: info.path_mtu_bytes,
+            has_timestamps: info.options.timestamps,
             ..StreamEnd::default()
         }
     }

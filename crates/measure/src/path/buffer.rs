@@ -2,13 +2,17 @@
 
 use ekiden_record::{Finding, Judgement};
 
-use super::ended::{End, FULL, OVERFLOW_LEAST, last_us};
+use super::ended::{End, FULL, OVERFLOW_LEAST, OVERFLOW_PART, last_us};
 use super::rate::EDGE_US;
-use super::trace::{Delay, QUEUE_LEAST_US, Trace, longest_us};
+use super::base::{Base, QUEUE_LEAST_US};
+use super::trace::{Delay, Trace, longest_us};
 
 /// A queue is known no better than to this part, and one of smoothed round trips to that.
 const UNSURE: f64 = 0.02;
 const LATER_UNSURE: f64 = 0.05;
+
+/// Where jitter is more than this part of the queue, nothing is said of it.
+const JITTER_MOST: f64 = 0.25;
 
 /// What is lost at a queue of less than this part of the longest is lost early.
 const EARLY: f64 = 0.5;
@@ -21,7 +25,17 @@ struct Episode {
     early: u32,
     /// Segments lost in all.
     lost: u32,
+    /// Segments that came while they were lost.
+    came: u32,
 }
+
+/// Where a buffer is full, it drops this part of what is sent meanwhile: slow start sends twice what leaves it. Of a run of losses by chance
+/// all are lost, and of several only few of what is sent between the first and the last.
+const OVERFLOWING: std::ops::RangeInclusive<f64> = 0.2..=0.75;
+/// After a run, three segments more show what was lost (RFC 6675, 3), and each of its last ones one more.
+const CAME_LEAST: u32 = 6;
+/// So much of an episode's losses is looked at.
+const RIPE: f64 = 0.9;
 
 /// The first losses that are more than chance takes at once.
 fn episode(trace: &Trace<'_>) -> Option<Episode> {
@@ -35,10 +49,19 @@ fn episode(trace: &Trace<'_>) -> Option<Episode> {
     let most_us = rows.iter().map(|row| queued_us(row.rtt_us)).max_by(f64::total_cmp)?;
     let early = rows.iter().take_while(|row| queued_us(row.rtt_us) < FULL * most_us).map(|row| row.lost).last();
     let lost = rows.iter().map(|row| row.lost).max()?;
-    Some(Episode { queued_us: most_us, early: early.unwrap_or(0), lost })
+    let ripe = rows.iter().find(|row| f64::from(row.lost) >= RIPE * f64::from(lost))?;
+    let came = ripe.delivered.saturating_sub(trace.sent[first].delivered);
+    Some(Episode { queued_us: most_us, early: early.unwrap_or(0), lost, came })
 }
 
 impl Episode {
+    /// Whether the losses are spread over what was sent as a full buffer spreads them.
+    fn is_overflow(&self, trace: &Trace<'_>) -> bool {
+        let [lost, came] = [self.lost, self.came].map(f64::from);
+        let is_much = lost > OVERFLOW_PART * f64::from(trace.window_before_loss());
+        is_much && self.came >= CAME_LEAST && OVERFLOWING.contains(&(lost / (lost + came)))
+    }
+
     /// Whether what was lost before the queue was full is no more than chance.
     fn is_drop_tail(&self, trace: &Trace<'_>) -> bool {
         let by_chance = (f64::from(trace.window_before_loss()) * 0.03).max(3.0);
@@ -50,6 +73,7 @@ impl Episode {
 pub fn buffer(
     trace: &Trace<'_>,
     delays: &[Delay],
+    base: Base,
     ended: End,
     rate: &Finding,
     policer: &Finding,
@@ -62,7 +86,12 @@ pub fn buffer(
     }
     let most_us = longest_us(delays);
     let of = |queued_us: f64| queued_us * rate / 8e6;
-    let at_least = |evidence: String| Finding::AtLeast { value: of(most_us), evidence };
+    // By so much a delay may be none of the queue's.
+    let unsure_us = 2.0 * EDGE_US + trace.late_us + base.spread_us;
+    let at_least = |evidence: String| match (most_us - unsure_us) * low / 8e6 {
+        value if value > 0.0 => Finding::AtLeast { value, evidence },
+        _ => not("no queue could be seen beyond jitter"),
+    };
     match ended {
         End::NoLoss => at_least(format!("a queue of {:.1} ms lost nothing", most_us / 1e3)),
         End::FewLosses => {
@@ -77,14 +106,20 @@ pub fn buffer(
                     most_us / 1e3
                 ));
             };
+            if !episode.is_overflow(trace) {
+                return at_least(format!("what was lost at a queue of up to {:.1} ms may be a run by chance", most_us / 1e3));
+            }
             let (last, later) = (last_us(delays), episode.queued_us);
             // Smoothed round trips of a host that is late are longer than the queue.
             let is_later = later > last / FULL + 2.0 * EDGE_US + trace.late_us;
             // Where much was lost before the longer queue, the buffer was full before it; either may be how much it holds.
             let (queued_us, unsure_us, more_us) = match is_later {
-                true if episode.is_drop_tail(trace) => (later, later * LATER_UNSURE, 0.0),
-                _ => (last, last * UNSURE + EDGE_US + trace.late_us, if is_later { later - last } else { 0.0 }),
+                true if episode.is_drop_tail(trace) => (later, later * LATER_UNSURE + 2.0 * base.spread_us, 0.0),
+                _ => (last, last * UNSURE + EDGE_US + trace.late_us + base.spread_us, if is_later { later - last } else { 0.0 }),
             };
+            if base.spread_us > JITTER_MOST * queued_us {
+                return not("jitter was not much less than the queue when segments were lost");
+            }
             if queued_us < 2.0 * QUEUE_LEAST_US {
                 let less = of(2.0 * QUEUE_LEAST_US);
                 return Finding::AtMost {
@@ -102,7 +137,7 @@ pub fn buffer(
 }
 
 /// Whether it drops only when it is full.
-pub fn drop_tail(trace: &Trace<'_>, delays: &[Delay], ended: End, policer: &Finding) -> Judgement {
+pub fn drop_tail(trace: &Trace<'_>, delays: &[Delay], base: Base, ended: End, policer: &Finding) -> Judgement {
     let not = |reason: &str| Judgement::NotObservable { reason: reason.into() };
     if ended == End::Overflow && !matches!(policer, Finding::Absent { .. }) {
         return not("what dropped is, or may be, a policer: not a full buffer");
@@ -111,10 +146,16 @@ pub fn drop_tail(trace: &Trace<'_>, delays: &[Delay], ended: End, policer: &Find
         return not("no buffer overflowed");
     }
     let Some(episode) = episode(trace) else { return not("too few segments were lost at once") };
+    if !episode.is_overflow(trace) {
+        return not("what was lost at once may be a run by chance");
+    }
+    if base.spread_us > JITTER_MOST * episode.queued_us {
+        return not("jitter was not much less than the queue when segments were lost");
+    }
     if episode.queued_us < 2.0 * QUEUE_LEAST_US {
         return not("no queue could be seen when segments were lost");
     }
-    let Episode { queued_us, early, lost } = episode;
+    let Episode { queued_us, early, lost, .. } = episode;
     let evidence = format!(
         "{early} of {lost} segments were lost before the queue was near its longest, {:.1} ms",
         queued_us / 1e3

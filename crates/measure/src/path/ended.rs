@@ -2,11 +2,12 @@
 
 use crate::episodes::episodes;
 
-use super::trace::{Delay, QUEUE_LEAST_US, Trace, longest_us};
+use super::base::{Base, QUEUE_LEAST_US};
+use super::trace::{Delay, Trace, longest_us};
 
 /// An overflow takes more than this part of the window where no queue is seen, and more than this many segments in any case; chance takes
 /// fewer.
-const OVERFLOW_PART: f64 = 0.08;
+pub const OVERFLOW_PART: f64 = 0.08;
 pub const OVERFLOW_LEAST: u32 = 6;
 /// A queue of this part of the longest counts as full.
 pub const FULL: f64 = 0.8;
@@ -23,14 +24,14 @@ pub enum End {
 }
 
 /// What ended a pass.
-pub fn end(trace: &Trace<'_>, delays: &[Delay]) -> End {
+pub fn end(trace: &Trace<'_>, delays: &[Delay], base: Base) -> End {
     let first = episodes(trace.sent, 0).first().map_or(0, |episode| episode.lost);
     // What came twice had not been lost: packets had overtaken each other.
     let lost = first.saturating_sub(trace.came_twice());
     let is_much = f64::from(lost) > f64::from(trace.window_before_loss()) * OVERFLOW_PART;
     match lost {
         0 => End::NoLoss,
-        _ if lost > OVERFLOW_LEAST && (is_much || is_queue_full(delays)) => End::Overflow,
+        _ if lost > OVERFLOW_LEAST && (is_much || is_queue_full(delays, base)) => End::Overflow,
         _ => End::FewLosses,
     }
 }
@@ -41,7 +42,7 @@ pub fn last_us(delays: &[Delay]) -> f64 {
 }
 
 /// Whether a queue stood before the first gap, and was about as long as it ever was.
-pub fn is_queue_full(delays: &[Delay]) -> bool {
+pub fn is_queue_full(delays: &[Delay], base: Base) -> bool {
     let most_us = longest_us(delays);
-    most_us >= 2.0 * QUEUE_LEAST_US && last_us(delays) >= FULL * most_us
+    most_us >= base.spread_us + 2.0 * QUEUE_LEAST_US && last_us(delays) >= FULL * most_us
 }

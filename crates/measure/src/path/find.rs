@@ -9,7 +9,8 @@ use super::buffer::{buffer, drop_tail};
 use super::ended::{End, end, last_us};
 use super::policer::policer;
 use super::rate::rate;
-use super::trace::{Base, Delay, QUEUE_LEAST_US, Trace};
+use super::base::{Base, QUEUE_LEAST_US};
+use super::trace::{Delay, Trace};
 
 /// So many overflows tell how many segments one takes.
 const OVERFLOWS_LEAST: usize = 3;
@@ -17,18 +18,18 @@ const OVERFLOWS_LEAST: usize = 3;
 /// The direction's findings from its passes: the first with Reno, and one that does not heed loss where there is one.
 pub fn direction(first: &Trace<'_>, second: Option<&Trace<'_>>, base: Base, hops: Finding) -> PathDirection {
     let delays = first.delays();
-    let ended = end(first, &delays);
+    let ended = end(first, &delays, base);
     let policer = policer(first, second, &delays, ended, base);
     let rate = rate(first, second, &delays, base, &policer, ended);
     let by_chance = is_by_chance(&delays, second, base);
-    let buffer = said_late(buffer(first, &delays, ended, &rate, &policer, by_chance), first);
+    let buffer = said_late(buffer(first, &delays, base, ended, &rate, &policer, by_chance), first);
     let bdp = match &rate {
         Finding::Observed { value, low, high, .. } => {
-            let of = |rate: &f64| rate * base.rtt_us / 8e6;
+            let of = |rate: &f64, rtt_us: f64| rate * rtt_us / 8e6;
             Finding::Observed {
-                value: of(value),
-                low: of(low),
-                high: of(high),
+                value: of(value, base.rtt_us),
+                low: of(low, base.least_us()),
+                high: of(high, base.rtt_us),
                 evidence: format!("rate × {:.2} ms", base.rtt_us / 1e3),
             }
         }
@@ -41,7 +42,7 @@ pub fn direction(first: &Trace<'_>, second: Option<&Trace<'_>>, base: Base, hops
         mtu_bytes: mtu(first),
         buffer_bytes: buffer,
         bdp_bytes: bdp,
-        drop_tail: drop_tail(first, &delays, ended, &policer),
+        drop_tail: drop_tail(first, &delays, base, ended, &policer),
         drops_per_overflow: Finding::NotObservable { reason: "it needs three overflows: --long".into() },
         random_loss: match policer.value() {
             Some(_) if ended == End::FewLosses => {
@@ -49,6 +50,9 @@ pub fn direction(first: &Trace<'_>, second: Option<&Trace<'_>>, base: Base, hops
             }
             _ if ended == End::FewLosses && !by_chance => Finding::NotObservable {
                 reason: "what few segments were lost, chance or a short buffer may have dropped".into(),
+            },
+            _ if ended == End::Overflow && !matches!(policer, Finding::Absent { .. }) => Finding::NotObservable {
+                reason: "what dropped at first may be a policer, a full buffer or chance".into(),
             },
             _ => random_loss(first, second, ended, base),
         },
@@ -77,8 +81,14 @@ fn mtu(trace: &Trace<'_>) -> Finding {
     match trace.mtu_bytes {
         0 => Finding::NotObservable { reason: "the sender's kernel does not say".into() },
         mtu => {
-            let value = f64::from(mtu);
+            let value = trace.packet_bytes;
             let evidence = format!("segments of {} bytes passed", trace.mss_bytes);
+            if value < f64::from(mtu) {
+                let evidence =
+                    format!("{evidence}; an end, or a router on the way, allows TCP no larger ones (MSS), though packets of {mtu} fit the first link");
+                return Finding::AtLeast { value, evidence };
+            }
+            let value = f64::from(mtu);
             Finding::Observed { value, low: value, high: value, evidence }
         }
     }
@@ -89,17 +99,17 @@ fn random_loss(first: &Trace<'_>, second: Option<&Trace<'_>>, ended: End, base: 
     if let Some(second) = second.filter(|_| ended == End::FewLosses) {
         let (lost, delivered) = without_queue(second, base);
         if delivered >= 100 {
-            return of_counts(lost, delivered);
+            return of_counts(&lost, delivered);
         }
     }
     let (lost, delivered) = first.losses();
     match ended {
-        End::NoLoss => of_counts(0, delivered),
-        End::FewLosses => of_counts(lost, delivered),
+        End::NoLoss => of_counts(&[], delivered),
+        End::FewLosses => of_counts(&[lost], delivered),
         End::Overflow => {
             let until = first.sent.iter().position(|row| row.retransmits > 0).unwrap_or(first.sent.len());
             let before = first.sent[..until].last().map_or(0, |row| row.delivered);
-            of_counts(0, before)
+            of_counts(&[], before)
         }
     }
 }
@@ -117,7 +127,7 @@ fn is_by_chance(delays: &[Delay], second: Option<&Trace<'_>>, base: Base) -> boo
     let mut rtts_us: Vec<_> = second.map_or_else(Vec::new, |second| second.sent.iter().map(|row| row.rtt_us).collect());
     rtts_us.sort_unstable();
     let long_us = rtts_us.get(rtts_us.len() * 19 / 20).copied();
-    let queued_us = long_us.map_or(0.0, f64::from) - base.rtt_us;
+    let queued_us = long_us.map_or(0.0, f64::from) - base.rtt_us - base.spread_us;
     queued_us > (HOLDS_MORE * last_us(delays) + QUEUE_LEAST_US).max(SHORT_PART * base.rtt_us + SHORT_US)
 }
 
@@ -136,38 +146,67 @@ pub fn drops(sent: &[Row]) -> Finding {
     Finding::Observed { value: mean, low, high, evidence }
 }
 
-/// Segments lost and delivered while round trips were near the base. A segment is sent again a round trip after it was lost, when a short
+/// Segments lost, in runs, and delivered while round trips were near the base. A segment is sent again a round trip after it was lost, when a short
 /// queue may be empty again: it counts with the longest round trip since then.
-fn without_queue(trace: &Trace<'_>, base: Base) -> (u32, u32) {
+fn without_queue(trace: &Trace<'_>, base: Base) -> (Vec<u32>, u32) {
     let most_us = trace.sent.iter().map(|row| row.rtt_us).max().map_or(0.0, f64::from);
     // A short buffer is full before round trips are much longer.
     let near_us = (base.rtt_us * 1.25 + 1_000.0).min((base.rtt_us + most_us) / 2.0);
-    let (mut lost, mut delivered) = (0_u32, 0_u32);
-    let mut long_until_us = 0;
+    let (mut lost, mut delivered) = (Vec::new(), 0_u32);
+    let (mut long_until_us, mut run_until_us) = (0, 0);
     for pair in trace.sent.windows(2) {
         let grown = |of: fn(&Row) -> u32| of(&pair[1]).saturating_sub(of(&pair[0]));
         let row = &pair[1];
         if f64::from(row.rtt_us) >= near_us {
             long_until_us = row.at_us.saturating_add(u64::from(row.rtt_us) * 3 / 2);
         } else if row.at_us > long_until_us {
-            lost = lost.saturating_add(grown(|row| row.retransmits));
+            let resent = grown(|row| row.retransmits);
+            match lost.last_mut().filter(|_| row.at_us <= run_until_us) {
+                Some(run) => *run = u32::saturating_add(*run, resent),
+                None if resent > 0 => lost.push(resent),
+                None => {}
+            }
+            if resent > 0 {
+                run_until_us = row.at_us.saturating_add(RUN_US);
+            }
             delivered = delivered.saturating_add(grown(|row| row.delivered));
         }
     }
     (lost, delivered)
 }
 
-/// A part with its 95 % interval: of few events that of Poisson's distribution, by its approximation with a square root.
-fn of_counts(lost: u32, delivered: u32) -> Finding {
-    let all = f64::from(lost) + f64::from(delivered);
+/// What is sent again with no longer pause than this, in microseconds, was lost in one run.
+const RUN_US: u64 = 2_000;
+/// Losses may come in runs: of so many segments where none was seen that would tell.
+const RUN: f64 = 15.0;
+/// A bound above this part says nothing.
+const BOUND_MOST: f64 = 0.2;
+/// Half the width of a 99 % interval of the square root of a count.
+const WIDTH: f64 = 1.3;
+
+/// A part with its 99 % interval, of the runs in which segments were lost, and of those that came: of few runs that of Poisson's
+/// distribution, by its approximation with a square root; wider by what runs differ.
+fn of_counts(runs: &[u32], delivered: u32) -> Finding {
+    let lost = f64::from(runs.iter().copied().fold(0, u32::saturating_add));
+    let all = lost + f64::from(delivered);
     if all < 20.0 {
         return Finding::NotObservable { reason: "too few segments were sent".into() };
     }
     let evidence = format!("{lost} of {all} segments");
-    if lost == 0 {
-        return Finding::AtMost { value: 3.0 / all, evidence };
+    if lost == 0.0 {
+        let value = 3.0 * RUN / all;
+        return match value <= BOUND_MOST {
+            true => Finding::AtMost { value, evidence: format!("{evidence}, if they come in runs of up to {RUN}") },
+            false => Finding::NotObservable { reason: format!("{evidence} is too few to tell, where losses come in runs") },
+        };
     }
-    let root = |lost: u32| f64::from(lost).sqrt();
-    let [low, high] = [(root(lost) - 0.98).max(0.0), root(lost.saturating_add(1)) + 0.98].map(|root| root * root / all);
-    Finding::Observed { value: f64::from(lost) / all, low, high: high.min(1.0), evidence }
+    let count = runs.len() as f64;
+    let squares: f64 = runs.iter().map(|run| f64::from(*run).powi(2)).sum();
+    let width = WIDTH * (squares * count / lost.powi(2)).sqrt();
+    // A single run tells little of how long others are.
+    let each = lost / count;
+    let longest = if count < 4.0 { each.max(RUN) } else { each };
+    let low = (count.sqrt() - width).max(0.0).powi(2) * each / all;
+    let high = ((count + 1.0).sqrt() + width).powi(2) * longest / all;
+    Finding::Observed { value: lost / all, low, high: high.min(1.0), evidence }
 }

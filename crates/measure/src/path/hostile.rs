@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::find;
 use super::picture;
-use super::trace::{Base, Trace};
+use super::base::Base;
+use super::trace::Trace;
 use crate::client::Measured;
 use crate::load::Seen;
 use crate::message::{Row, StreamEnd};
@@ -102,7 +103,7 @@ proptest! {
         for way in [Way::Forth, Way::Back] {
             let (first, second) = (Trace::of(&first, way).unwrap(), Trace::of(&second, way));
             let _ = picture(&first, way);
-            let found = find::direction(&first, second.as_ref(), Base { rtt_us, jitter_us: rtt_us / 100.0 }, Finding::Absent { evidence: String::new() });
+            let found = find::direction(&first, second.as_ref(), Base { rtt_us, jitter_us: rtt_us / 100.0, spread_us: rtt_us / 50.0 }, Finding::Absent { evidence: String::new() });
             for finding in [&found.rate_bit_s, &found.buffer_bytes, &found.random_loss, &found.policer_bit_s] {
                 if let Some(value) = finding.estimate_or_bound() {
                     prop_assert!(value.is_finite() && value >= 0.0, "{finding:?}");

@@ -1,5 +1,8 @@
 //! A path in virtual time, for tests: a slow start over a line, packet by packet, as both ends would see it.
 
+mod bbr;
+mod line;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
@@ -10,11 +13,14 @@ use crate::load::Seen;
 use crate::message::{Row, StreamEnd};
 use crate::probe::Answer;
 
-const MSS: u64 = 1_448;
-/// The preamble, which is the first segment, and what the last one lacks.
-const PREAMBLE: u64 = 23;
+use bbr::Bbr;
+use line::Line;
+pub use line::{Bucket, Heedless, Path};
+
+/// What the devices at both ends carry.
+const MTU: u32 = 1_500;
+/// What the last segment lacks.
 const LACKS: u64 = 900;
-const PACKET: f64 = 1_500.0;
 const PROBE: f64 = 68.0;
 const PROBE_EVERY_US: f64 = 20_000.0;
 const LOOK_US: f64 = 200.0;
@@ -22,96 +28,33 @@ const LONGEST_US: f64 = 5e6;
 /// When the load begins by the near end's clock, in microseconds.
 const BEGAN_US: f64 = 1e6;
 
-/// A token bucket: a rate in bit/s and its depth in bytes.
-#[derive(Clone, Copy)]
-pub struct Bucket {
-    pub rate_bit_s: f64,
-    pub depth_bytes: f64,
-}
-
-/// What lies between the ends.
-#[derive(Clone, Copy)]
-pub struct Path {
-    pub rate_bit_s: f64,
-    pub rtt_us: f64,
-    pub buffer_bytes: f64,
-    /// Drops, in front of the line.
-    pub policer: Option<Bucket>,
-    /// Delays, behind the line.
-    pub shaper: Option<Bucket>,
-    /// Parts of the packets.
-    pub lost: f64,
-    pub late: f64,
-    /// The most that a packet is delayed by chance, and that a late one is delayed, in microseconds.
-    pub jitter_us: f64,
-    pub late_us: f64,
-    /// A window that losses do not change, in segments, instead of Reno's.
-    pub heedless: Option<f64>,
-    pub seed: u64,
-}
-
-impl Path {
-    pub const PLAIN: Self = Self {
-        rate_bit_s: 20e6,
-        rtt_us: 40_000.0,
-        buffer_bytes: 100_000.0,
-        policer: None,
-        shaper: None,
-        lost: 0.0,
-        late: 0.0,
-        jitter_us: 0.0,
-        late_us: 3_000.0,
-        heedless: None,
-        seed: 1,
-    };
-
-    pub fn load(self) -> Measured {
-        Run::new(self).run()
-    }
-}
-
-/// User data in so many segments, in bytes.
-fn payload(segments: u64) -> u64 {
-    segments.checked_sub(1).map_or(0, |more| PREAMBLE + more * MSS)
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Came(u64),
     Acknowledged(u64),
     Probe,
+    /// The next packet of a sender that paces.
+    Send,
 }
 
-/// Tokens in a bucket, and when they were counted.
-struct Tokens {
-    bucket: Bucket,
-    bytes: f64,
-    at_us: f64,
-}
-
-impl Tokens {
-    fn new(bucket: Bucket) -> Self {
-        Self { bucket, bytes: bucket.depth_bytes, at_us: 0.0 }
-    }
-
-    fn fill(&mut self, at_us: f64) {
-        let more = (at_us - self.at_us).max(0.0) * self.bucket.rate_bit_s / 8e6;
-        self.bytes = (self.bytes + more).min(self.bucket.depth_bytes);
-        self.at_us = self.at_us.max(at_us);
+impl Path {
+    pub fn load(self) -> Measured {
+        Run::new(self).run()
     }
 }
 
 struct Run {
     path: Path,
+    line: Line,
     events: BinaryHeap<Reverse<(u64, Event)>>,
-    random: u64,
-    /// When the line is free, in microseconds.
-    free_us: f64,
-    policer: Option<Tokens>,
-    shaper: Option<Tokens>,
+    /// When a sender that paces is to send next.
+    send_us: f64,
+    bbr: Option<Bbr>,
     sent_us: Vec<f64>,
     arrived: BTreeSet<u64>,
     acknowledged: BTreeSet<u64>,
+    /// Sent, not acknowledged, and not to be sent again.
+    under_way: BTreeSet<u64>,
     resent: BTreeMap<u64, f64>,
     to_resend: BTreeSet<u64>,
     in_order: u64,
@@ -132,14 +75,14 @@ impl Run {
     fn new(path: Path) -> Self {
         Self {
             path,
+            line: Line::new(path),
             events: BinaryHeap::new(),
-            random: path.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-            free_us: 0.0,
-            policer: path.policer.map(Tokens::new),
-            shaper: path.shaper.map(Tokens::new),
+            send_us: 0.0,
+            bbr: matches!(path.heedless, Some(Heedless::Bbr)).then(Bbr::default),
             sent_us: Vec::new(),
             arrived: BTreeSet::new(),
             acknowledged: BTreeSet::new(),
+            under_way: BTreeSet::new(),
             resent: BTreeMap::new(),
             to_resend: BTreeSet::new(),
             in_order: 0,
@@ -156,40 +99,6 @@ impl Run {
         }
     }
 
-    /// A number between 0 and 1 (xorshift64).
-    fn draw(&mut self) -> f64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// When a packet that is sent now arrives; `None` if it is lost.
-    fn carry(&mut self, at_us: f64, bytes: f64) -> Option<f64> {
-        if let Some(tokens) = &mut self.policer {
-            tokens.fill(at_us);
-            if tokens.bytes < bytes {
-                return None;
-            }
-            tokens.bytes -= bytes;
-        }
-        let queued = (self.free_us - at_us).max(0.0) * self.path.rate_bit_s / 8e6;
-        // What is being sent has left the buffer.
-        if queued > self.path.buffer_bytes || self.draw() < self.path.lost {
-            return None;
-        }
-        self.free_us = self.free_us.max(at_us) + bytes * 8e6 / self.path.rate_bit_s;
-        let mut out_us = self.free_us;
-        if let Some(tokens) = &mut self.shaper {
-            tokens.fill(out_us);
-            tokens.bytes -= bytes;
-            out_us += (-tokens.bytes).max(0.0) * 8e6 / tokens.bucket.rate_bit_s;
-        }
-        let is_late = self.draw() < self.path.late;
-        let late_us = self.draw() * self.path.jitter_us + if is_late { self.path.late_us } else { 0.0 };
-        Some(out_us + self.path.rtt_us / 2.0 + late_us)
-    }
-
     fn at(&mut self, at_us: f64, event: Event) {
         self.events.push(Reverse(((at_us * 1e3) as u64, event)));
     }
@@ -198,12 +107,21 @@ impl Run {
         let bdp = self.path.rate_bit_s * self.path.rtt_us / 8e6;
         let most = (10.0 * bdp).max(300_000.0);
         loop {
-            let in_flight = self.sent_us.len() - self.acknowledged.len() - self.to_resend.len();
-            let is_over = self.sent_us.len() as f64 * PACKET > most
+            let in_flight = self.under_way.len();
+            let is_over = self.sent_us.len() as f64 * self.path.packet() > most
                 || self.first_loss_us.is_some_and(|first_us| {
                     self.path.heedless.is_none() && now_us > first_us + 3.0 * self.path.rtt_us + 50_000.0
                 });
             if in_flight as f64 >= self.cwnd || (is_over && self.to_resend.is_empty()) {
+                return;
+            }
+            if let Some(bbr) = &mut self.bbr
+                && let Err(at_us) = bbr.may_send(now_us)
+            {
+                if at_us > self.send_us {
+                    self.send_us = at_us;
+                    self.at(at_us, Event::Send);
+                }
                 return;
             }
             let number = match self.to_resend.pop_first() {
@@ -217,7 +135,11 @@ impl Run {
                     self.sent_us.len() as u64 - 1
                 }
             };
-            if let Some(arrives_us) = self.carry(now_us, PACKET) {
+            self.under_way.insert(number);
+            if let Some(bbr) = &mut self.bbr {
+                bbr.sent(number, now_us, self.sender.delivered);
+            }
+            if let Some(arrives_us) = self.line.carry(now_us, self.path.packet()) {
                 self.at(arrives_us, Event::Came(number));
             }
         }
@@ -231,24 +153,31 @@ impl Run {
         }
         self.sender.delivered += 1;
         self.acknowledged.insert(number);
+        self.under_way.remove(&number);
         self.to_resend.remove(&number);
         self.last_us = now_us;
         self.miss(now_us);
+        if let Some(bbr) = &mut self.bbr {
+            self.cwnd = bbr.acknowledged(number, now_us, self.sender.delivered, self.under_way.len() as f64);
+        }
         match self.path.heedless {
-            Some(most) => self.cwnd = (self.cwnd + 1.0).min(most),
+            Some(Heedless::Bbr) => {}
+            Some(Heedless::Window(most)) => self.cwnd = (self.cwnd + 1.0).min(most),
             None if self.cwnd < self.ssthresh => self.cwnd += 1.0,
             None => self.cwnd += 1.0 / self.cwnd,
         }
-        let mut in_order = self.sender.kernel_bytes.div_ceil(MSS);
+        let mut in_order = self.sender.kernel_bytes.div_ceil(self.path.mss);
         while self.acknowledged.contains(&in_order) {
             in_order += 1;
         }
-        self.sender.kernel_bytes = payload(in_order);
+        self.sender.kernel_bytes = self.path.payload(in_order);
     }
 
     /// Finds what was lost: what others overtook, and what was sent again long ago; everything, if nothing is acknowledged for long.
     fn miss(&mut self, now_us: f64) {
-        let is_silent = now_us > self.last_us + 200_000.0 + 2.0 * f64::from(self.sender.rtt_us);
+        // RFC 6298, 2.1: a second until a round trip is known.
+        let patience_us = if self.sender.rtt_us == 0 { 1e6 } else { 200_000.0 + 2.0 * f64::from(self.sender.rtt_us) };
+        let is_silent = now_us > self.last_us + patience_us;
         let highest = match is_silent {
             true => self.sent_us.len() as u64,
             false => self.acknowledged.last().copied().unwrap_or(0).saturating_sub(3),
@@ -258,9 +187,11 @@ impl Run {
         }
         let patience_us = 1.5 * f64::from(self.sender.rtt_us);
         let is_under_way = |number: &u64| self.resent.get(number).is_some_and(|at_us| now_us < at_us + patience_us);
-        let missing =
-            (self.sender.kernel_bytes.div_ceil(MSS)..highest).filter(|number| !self.acknowledged.contains(number));
-        let missing: Vec<_> = missing.filter(|number| !is_under_way(number)).collect();
+        let missing: Vec<_> =
+            self.under_way.range(..highest).copied().filter(|number| !is_under_way(number)).collect();
+        for number in &missing {
+            self.under_way.remove(number);
+        }
         self.to_resend.extend(&missing);
         if !missing.is_empty() && self.first_loss_us.is_none() {
             self.first_loss_us = Some(now_us);
@@ -279,16 +210,17 @@ impl Run {
         while self.arrived.contains(&self.in_order) {
             self.in_order += 1;
         }
-        self.receiver.kernel_bytes = payload(self.in_order);
+        self.receiver.kernel_bytes = self.path.payload(self.in_order);
         self.receiver.at_us = ((now_us / LOOK_US).ceil() * LOOK_US) as u64;
         self.receivers.push(self.receiver);
-        self.at(now_us + self.path.rtt_us / 2.0, Event::Acknowledged(number));
+        let back_us = self.line.back(now_us);
+        self.at(back_us, Event::Acknowledged(number));
     }
 
     fn run(mut self) -> Measured {
         for probe in 0..25 {
             let sent_us = BEGAN_US - (25 - probe) as f64 * PROBE_EVERY_US;
-            let rtt_us = self.path.rtt_us + self.draw() * self.path.jitter_us;
+            let rtt_us = self.path.rtt_us + (self.line.draw() + self.line.draw()) * self.path.jitter_us;
             let ns = |us: f64| (us * 1e3) as u64;
             let answer = Answer { sent_ns: ns(sent_us), there_ns: 0, back_ns: ns(sent_us + rtt_us) };
             self.answers.push(answer);
@@ -301,10 +233,11 @@ impl Run {
             match event {
                 Event::Came(number) => self.came(now_us, number),
                 Event::Acknowledged(number) => self.acknowledge(now_us, number),
+                Event::Send => {}
                 Event::Probe => {
-                    if let Some(there_us) = self.carry(now_us, PROBE) {
-                        let [sent_ns, back_ns] =
-                            [now_us, there_us + self.path.rtt_us / 2.0].map(|us| ((BEGAN_US + us) * 1e3) as u64);
+                    if let Some(there_us) = self.line.carry(now_us, PROBE) {
+                        let back_us = self.line.answer(there_us);
+                        let [sent_ns, back_ns] = [now_us, back_us].map(|us| ((BEGAN_US + us) * 1e3) as u64);
                         self.answers.push(Answer { sent_ns, there_ns: 0, back_ns });
                     }
                     if self.acknowledged.len() < self.sent_us.len() && now_us < LONGEST_US {
@@ -321,7 +254,7 @@ impl Run {
 
     fn look(&mut self, now_us: f64) {
         self.sender.at_us = ((now_us / LOOK_US).ceil() * LOOK_US) as u64;
-        self.sender.sent_bytes = payload(self.sent_us.len() as u64);
+        self.sender.sent_bytes = self.path.payload(self.sent_us.len() as u64);
         self.sender.lost = self.to_resend.len() as u32;
         self.sender.cwnd = self.cwnd as u32;
         self.sender.unacked = (self.sent_us.len() - self.acknowledged.len()) as u32;
@@ -332,12 +265,13 @@ impl Run {
     fn measured(self) -> Measured {
         let end = |bytes: u64| StreamEnd {
             bytes,
-            mss_bytes: MSS as u32,
-            path_mtu_bytes: 1_500,
+            mss_bytes: self.path.mss as u32,
+            path_mtu_bytes: MTU,
+            has_timestamps: true,
             late_us: vec![50; 100],
             ..StreamEnd::default()
         };
-        let most = payload(self.sent_us.len() as u64).saturating_sub(LACKS);
+        let most = self.path.payload(self.sent_us.len() as u64).saturating_sub(LACKS);
         let seen = |mut rows: Vec<Row>| {
             for row in &mut rows {
                 row.sent_bytes = row.sent_bytes.min(most);

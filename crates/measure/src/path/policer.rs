@@ -3,8 +3,9 @@
 use ekiden_record::Finding;
 
 use super::ended::{End, is_queue_full, last_us};
-use super::rate::line_rate;
-use super::trace::{Base, Delay, Trace};
+use super::rate::{line_rate, surely_carried};
+use super::base::Base;
+use super::trace::{Delay, Trace};
 
 /// A policer lets more than this times its rate through before it drops.
 const BURST: f64 = 1.3;
@@ -14,6 +15,8 @@ const AS_MUCH: f64 = 1.11;
 /// A queue of less than this part of a round trip may be none, as may one that a host makes which is late by so much.
 const SHORT_QUEUE: f64 = 0.1;
 const SHORT_QUEUE_US: f64 = 1_000.0;
+/// Behind a policer's held rate no queue stands that makes three quarters of the round trips longer by this part.
+const STANDS: f64 = 0.25;
 /// So many packets tell whether as much comes as before.
 const AFTER_PACKETS: f64 = 8.0;
 /// After its burst it is to hold its rate for so many round trips and so long, with so many packets in each round trip, and in both halves
@@ -25,6 +28,8 @@ const HELD_PACKETS: f64 = 4.0;
 const HELD_HALVES: f64 = 0.25;
 /// A policer's rate is known no better than to this part: what is sent again leaves some of it unused, a burst exceeds it.
 const UNSURE: f64 = 0.25;
+/// Of what was sent again, no more than this part may have come twice.
+const TWICE_MOST: f64 = 0.2;
 /// So much of what came afterwards is looked at.
 const RIPE: f64 = 0.9;
 /// A policer takes more than this part of what a sender sends that does not heed losses.
@@ -42,6 +47,8 @@ pub fn is_suspected(trace: &Trace<'_>, delays: &[Delay], ended: End, base: Base)
 /// too few packets can come until then, or the trace ends before.
 fn brings_as_much(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<After> {
     let at_us = trace.arrived.get(trace.first_hole()?)?.at_us as f64;
+    // Where no queue showed the line's rate, what came before may be any part of it.
+    line_rate(trace, delays, base)?;
     let before = before(trace, delays, base);
     let answer_us = (base.rtt_us + last_us(delays)).max(SUSPECTED_LEAST_US);
     let enough_us = AFTER_PACKETS * trace.packet_bytes * 8e6 / before.max(1.0);
@@ -77,7 +84,7 @@ impl After {
 }
 
 fn has_queue(delays: &[Delay], base: Base) -> bool {
-    last_us(delays) > (SHORT_QUEUE * base.rtt_us).max(SHORT_QUEUE_US)
+    last_us(delays) > (SHORT_QUEUE * base.rtt_us).max(SHORT_QUEUE_US) + 2.0 * base.spread_us
 }
 
 /// What passed before the first losses, in bit/s: in the best time, and while packets waited behind one another.
@@ -87,8 +94,17 @@ fn before(trace: &Trace<'_>, delays: &[Delay], base: Base) -> f64 {
     line_rate(trace, delays, base).map_or(peak, |line| line.value.max(peak))
 }
 
-/// What came from a round trip after the first losses on, in bit/s, if it held.
-fn held(trace: &Trace<'_>, base: Base) -> Option<f64> {
+/// What came from a round trip after the first losses on, if it held.
+struct Held {
+    /// In bit/s.
+    rate: f64,
+    /// By what part jitter may have changed it.
+    unsure: f64,
+    /// A queue stood three quarters of that time.
+    has_queue: bool,
+}
+
+fn held(trace: &Trace<'_>, base: Base) -> Option<Held> {
     let from = trace.arrived.get(trace.first_hole()?)?.at_us as f64 + base.rtt_us;
     let rows = &trace.arrived[trace.arrived.partition_point(|row| (row.at_us as f64) < from)..];
     let (first, last) = rows.first().zip(rows.last())?;
@@ -104,14 +120,24 @@ fn held(trace: &Trace<'_>, base: Base) -> Option<f64> {
     let (a, b) = trace.passed_bit_s(from, middle_us).zip(trace.passed_bit_s(middle_us, until_us))?;
     let rate = (a + b) / 2.0;
     let packets = rate * base.rtt_us / 8e6 / trace.packet_bytes;
-    ((a - b).abs() <= HELD_HALVES * a.max(b) && packets >= HELD_PACKETS).then_some(rate)
+    let sent = trace.sent.iter().filter(|row| (from..until_us).contains(&(row.at_us as f64)));
+    let mut rtts_us: Vec<_> = sent.map(|row| row.rtt_us).collect();
+    rtts_us.sort_unstable();
+    let queued_us = rtts_us.get(rtts_us.len() / 4).map_or(0.0, |rtt_us| f64::from(*rtt_us) - base.rtt_us);
+    let has_queue = queued_us > (STANDS * base.rtt_us).max(SHORT_QUEUE_US) + base.spread_us;
+    let does_hold = (a - b).abs() <= HELD_HALVES * a.max(b) && packets >= HELD_PACKETS;
+    does_hold.then_some(Held { rate, unsure: base.spread_us / span_us, has_queue })
+}
+
+/// Whether more was lost in the second pass than chance takes, mostly.
+fn loses_much(second: &Trace<'_>) -> bool {
+    let (lost, delivered) = second.losses();
+    f64::from(lost.saturating_sub(second.came_twice())) > f64::from(delivered) * LOST_PART
 }
 
 /// What the second pass shows where the first lost few segments: that much is lost and no queue stands.
-fn is_policed(second: &Trace<'_>) -> bool {
-    let (lost, delivered) = second.losses();
-    let much = f64::from(delivered) * LOST_PART;
-    f64::from(lost.saturating_sub(second.came_twice())) > much && !is_queue_full(&second.delays())
+fn is_policed(second: &Trace<'_>, base: Base) -> bool {
+    loses_much(second) && !is_queue_full(&second.delays(), base)
 }
 
 /// Of a suspicion that the second pass confirms: a sender that heeds losses sends less after them, whatever dropped.
@@ -119,7 +145,7 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
     let not = |reason: &str| Finding::NotObservable { reason: reason.into() };
     match ended {
         End::NoLoss => return not("nothing was lost; it may have a burst larger than was sent"),
-        End::FewLosses if !second.is_some_and(is_policed) => return not("few segments were lost"),
+        End::FewLosses if !second.is_some_and(|second| is_policed(second, base)) => return not("few segments were lost"),
         End::Overflow if first.first_hole().is_none() => return not("the receiver saw no gap"),
         End::FewLosses | End::Overflow => {}
     }
@@ -137,25 +163,49 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
     let Some(second) = second else {
         return not(match after_first {
             Some(_) => "less came after the first losses than before, or no queue stood; only BBR could tell more",
-            None => "too few packets came after the first losses to tell; only BBR could tell more",
+            None => "no queue stood for long before the first losses, or too few packets came after them; only BBR could tell more",
         });
     };
-    let before = before(first, delays, base).max(before(second, &second.delays(), base));
-    let of_held = |held| After::of(before, held, base.rtt_us, second.packet_bytes);
-    match held(second, base) {
-        Some(after) if before > BURST * after => {
-            let [before, rate] = [before, after].map(|rate| rate / 1e6);
-            let evidence = format!("{before:.1} Mbit/s passed, then {rate:.1} Mbit/s with losses");
-            let (low, high) = (after * (1.0 - UNSURE), after * (1.0 + UNSURE));
-            Finding::Observed { value: after, low, high, evidence }
+    let Some(held) = held(second, base) else {
+        return not("less came after the first losses than before, but it did not hold for three round trips");
+    };
+    let burst = burst(first, base).max(burst(second, base));
+    let of_held = After::of(
+        before(first, delays, base).max(before(second, &second.delays(), base)),
+        held.rate,
+        base.rtt_us,
+        second.packet_bytes,
+    );
+    if burst > BURST * held.rate * (1.0 + held.unsure) {
+        if base.spread_us > base.rtt_us {
+            return not("jitter is longer than a round trip");
         }
-        Some(held) if has_queue(delays, base) && of_held(held).is_as_much() => {
-            of_held(held).absent("as much came after the first losses as before")
+        if !loses_much(second) {
+            return not("less came after the first losses than before, but few segments were lost then");
         }
-        Some(_) if has_queue(delays, base) => not(
+        if f64::from(second.came_twice()) > TWICE_MOST * f64::from(second.losses().0) {
+            return not("packets overtook each other, and what that makes looks like a policer's rate");
+        }
+        if held.has_queue {
+            return not("less came after the first losses than before, but a queue stood: a policer makes none");
+        }
+        let [before, rate] = [burst, held.rate].map(|rate| rate / 1e6);
+        let evidence = format!("{before:.1} Mbit/s passed, then {rate:.1} Mbit/s with losses");
+        let unsure = UNSURE + held.unsure;
+        let (low, high) = (held.rate * (1.0 - unsure).max(0.0), held.rate * (1.0 + unsure));
+        return Finding::Observed { value: held.rate, low, high, evidence };
+    }
+    match has_queue(delays, base) {
+        true if of_held.is_as_much() && after_first.is_some() => of_held.absent("as much came after the first losses as before"),
+        true => not(
             "a little less came after the first losses than before: a policer of nearly the line's rate would do that, too",
         ),
-        Some(_) => not("hardly a queue stood when segments were lost, and no burst passed before"),
-        None => not("less came after the first losses than before, but it did not hold for three round trips"),
+        false => not("hardly a queue stood when segments were lost, and no burst passed before"),
     }
+}
+
+/// What surely passed before the first losses in the best of some round trips, in bit/s.
+fn burst(trace: &Trace<'_>, base: Base) -> f64 {
+    let width_us = (base.rtt_us / 2.0).clamp(2_000.0, 25_000.0);
+    [1.0, 2.0, 4.0].map(|times| surely_carried(trace, base, times * width_us)).into_iter().fold(0.0, f64::max)
 }

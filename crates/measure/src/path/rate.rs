@@ -3,7 +3,8 @@
 use ekiden_record::Finding;
 
 use super::ended::End;
-use super::trace::{Base, Delay, STEPS_MOST, Trace};
+use super::base::Base;
+use super::trace::{Delay, STEPS_MOST, Trace};
 
 /// A stretch of arrivals at the line's rate is no shorter than this, and has no fewer packets.
 const STRETCH_LEAST_US: f64 = 3_000.0;
@@ -22,6 +23,12 @@ const HALVES_MOST: f64 = 0.2;
 /// Packets come faster than the line carries them by no more than this, over so long, in microseconds: after a host was late.
 const PEAK_MOST: f64 = 1.1;
 const PEAK_US: f64 = 10_000.0;
+/// The shortest time for a bound of the rate, in microseconds, and how often it is doubled.
+const WIDTH_LEAST_US: f64 = 1_000.0;
+const WIDTHS: u32 = 11;
+/// Jitter of more than this part of the time in which a rate was seen may have made it.
+const JITTER_MOST: f64 = 0.25;
+const PLATEAU_JITTER_MOST: f64 = 0.1;
 /// A rate is known no better than to this part.
 const UNSURE_LEAST: f64 = 0.003;
 
@@ -89,23 +96,26 @@ pub fn line_rate(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<Esti
     stretches.retain(|stretch| (fastest * SLOWEST..fastest / SLOWEST).contains(&stretch.rate()));
     let longest_us = longest_us(&stretches);
     let sum = |of: fn(&Stretch) -> f64| stretches.iter().map(of).sum::<f64>();
+    if base.spread_us > JITTER_MOST * longest_us {
+        return None;
+    }
     let (bytes, time_us) = (sum(|stretch| stretch.bytes), sum(|stretch| stretch.span_us).max(1.0));
     let value = bytes * 8e6 / time_us;
-    if surely_carried(trace, longest_us.max(PEAK_US)).is_some_and(|peak| peak > PEAK_MOST * value) {
+    if surely_carried(trace, base, longest_us.max(PEAK_US)) > PEAK_MOST * value {
         return None;
     }
     // Both halves of a stretch are the line's: what they differ by is what is not known.
     let halves = sum(|stretch| stretch.halves * stretch.span_us) / time_us / 2.0;
-    let edges = (EDGE_US + base.jitter_us) * (stretches.len() as f64).sqrt() / time_us;
+    let edges = (EDGE_US + base.spread_us) * (stretches.len() as f64).sqrt() / time_us;
     let unsure = UNSURE_LEAST + edges.max(halves) + edges;
     Some(Estimate { value, low: value * (1.0 - unsure).max(0.0), high: value * (1.0 + unsure), longest_us })
 }
 
-/// What the line carried at least in the best time of a width, in bit/s: a look sees a packet more at each end, or is late.
-fn surely_carried(trace: &Trace<'_>, width_us: f64) -> Option<f64> {
-    let peak = trace.peak_bit_s(width_us, trace.arrived.len())?;
-    let unsure_us = 2.0 * EDGE_US + trace.late_us;
-    Some((peak * (1.0 - unsure_us / width_us) - 16e6 * trace.packet_bytes / width_us).max(0.0))
+/// What the line carried at least in the best time of a width, in bit/s: a look sees a packet more at each end, or is late, and jitter brings
+/// packets together that were apart.
+pub fn surely_carried(trace: &Trace<'_>, base: Base, width_us: f64) -> f64 {
+    let unsure_us = 2.0 * EDGE_US + trace.late_us + base.spread_us;
+    (trace.most_bytes_within(width_us) - 2.0 * trace.packet_bytes).max(0.0) * 8e6 / (width_us + unsure_us)
 }
 
 /// The line's rate, from both passes.
@@ -140,15 +150,16 @@ pub fn rate(
             "deliveries did not grow for {:.1} round trips while the window did",
             plateau.time_us / base.rtt_us.max(1.0)
         );
-        let unsure = trace.packet_bytes * 16e6 / plateau.time_us;
+        let unsure = trace.packet_bytes * 16e6 / plateau.time_us + plateau.rate * 2.0 * base.spread_us / plateau.time_us;
         let value = plateau.rate;
         return Finding::Observed { value, low: value * 0.97 - unsure, high: value * 1.03 + unsure, evidence };
     }
-    let carried = |trace: &Trace<'_>| surely_carried(trace, base.rtt_us.max(PEAK_US));
-    let best = [Some(first), second].into_iter().flatten().filter_map(carried).max_by(f64::total_cmp);
-    match best {
-        Some(value) => Finding::AtLeast { value, evidence: "no queue grew: the line was not full".into() },
-        None => Finding::NotObservable { reason: "too little was sent to see it".into() },
+    let widths_us = (0..WIDTHS).map(|doubled| WIDTH_LEAST_US * f64::from(1 << doubled));
+    let carried = |trace| widths_us.clone().map(move |width_us| surely_carried(trace, base, width_us));
+    let best = [Some(first), second].into_iter().flatten().flat_map(carried).fold(0.0, f64::max);
+    match best > 0.0 {
+        true => Finding::AtLeast { value: best, evidence: "no queue grew: the line was not full".into() },
+        false => Finding::NotObservable { reason: "too little was sent to see it".into() },
     }
 }
 
@@ -160,6 +171,9 @@ struct Plateau {
 /// The time in which deliveries stay at their height: the two halves of the best three round trips carry the same.
 fn plateau(trace: &Trace<'_>, base: Base) -> Option<Plateau> {
     let width_us = (3.0 * base.rtt_us).max(30_000.0);
+    if base.spread_us > PLATEAU_JITTER_MOST * width_us {
+        return None;
+    }
     let last_us = trace.arrived.last()?.at_us as f64;
     let mut best: Option<Plateau> = None;
     let first_us = trace.arrived.first()?.at_us as f64;

@@ -7,34 +7,12 @@ use crate::load::{Seen, Side};
 use crate::message::Row;
 use crate::probe::Answer;
 
-/// A queue is seen when it delays by more than this, beyond the jitter of looking.
-pub const QUEUE_LEAST_US: f64 = 400.0;
-
 /// A look that is later than this part of a round trip, and than this, passes for a queue.
 const LATE_PART: f64 = 0.25;
 const LATE_LEAST_US: f64 = 2_000.0;
 
 /// So many steps of time are looked at, whatever the clocks of the ends say.
 pub const STEPS_MOST: u32 = 100_000;
-
-/// What was known beforehand, and is the same for both directions.
-#[derive(Debug, Clone, Copy)]
-pub struct Base {
-    /// The least round trip of idle probes, in microseconds.
-    pub rtt_us: f64,
-    /// How much longer three quarters of them were, at least.
-    pub jitter_us: f64,
-}
-
-impl Base {
-    /// Delays beyond this are a queue's: not the jitter of the path, nor of looking.
-    pub fn queue_least_us(self) -> f64 {
-        (JITTER * self.jitter_us).max(QUEUE_LEAST_US)
-    }
-}
-
-/// A queue delays more than so many times what three quarters of idle probes are delayed by.
-const JITTER: f64 = 3.0;
 
 /// A stream as both ends saw it.
 pub struct Trace<'a> {
@@ -90,8 +68,11 @@ pub fn longest_us(delays: &[Delay]) -> f64 {
     delays.iter().map(|delay| delay.queued_us).fold(0.0, f64::max)
 }
 
-/// IPv4 or IPv6, TCP and its timestamps.
-const HEADERS: [u32; 4] = [52, 40, 72, 60];
+/// Headers of a segment, in bytes: IPv4 (RFC 791) or IPv6 (RFC 8200), TCP (RFC 9293) and its timestamps (RFC 7323).
+const IPV4: u32 = 20;
+const IPV6: u32 = 40;
+const TCP: u32 = 20;
+const TIMESTAMPS: u32 = 12;
 
 impl<'a> Trace<'a> {
     /// Of the only stream of a direction.
@@ -104,7 +85,8 @@ impl<'a> Trace<'a> {
         let (sender, receiver) = find(senders).zip(find(receivers))?;
         let mss = sender.end.mss_bytes.max(1);
         let mtu = sender.end.path_mtu_bytes;
-        let headers = mtu.checked_sub(mss).filter(|headers| HEADERS.contains(headers)).unwrap_or(HEADERS[0]);
+        let ip = if measured.from.ip().to_canonical().is_ipv4() { IPV4 } else { IPV6 };
+        let headers = ip + TCP + if sender.end.has_timestamps { TIMESTAMPS } else { 0 };
         let sent_bytes = sender.rows.last().map_or(0, |row| row.sent_bytes);
         let probe_ns = |answer: &Answer| if way == Way::Forth { answer.sent_ns } else { answer.back_ns };
         let since_us = |ns: u64| (ns as f64 - measured.began_ns as f64) / 1e3;
@@ -210,6 +192,18 @@ impl<'a> Trace<'a> {
         let came = self.arrived.last().map_or(0, |row| row.delivered.saturating_sub(before.delivered));
         let rest = self.sent_bytes.saturating_sub(before.kernel_bytes) as f64;
         (f64::from(came) - (rest / self.mss_bytes).ceil()).max(0.0) as u32
+    }
+
+    /// The most that came within a time of `width_us`, in bytes of IP packets.
+    pub fn most_bytes_within(&self, width_us: f64) -> f64 {
+        let mut from = 0;
+        let most = (0..self.arrived.len()).map(|to| {
+            while self.arrived[to].at_us.saturating_sub(self.arrived[from].at_us) as f64 > width_us {
+                from += 1;
+            }
+            self.came_bytes(from, to)
+        });
+        most.fold(0.0, f64::max)
     }
 
     /// The most that came in any time of about `width_us`, up to the sample `until`, in bit/s.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::usage::misused;
+use crate::usage::{command_line, misused};
 use ekiden_measure::client::Progress;
 use ekiden_measure::iperf3::{self, Direction, Outcome, Settings, StreamOutcome, Until};
 use ekiden_measure::message::{LOOKS_MOST, ROWS_MOST};
@@ -37,7 +37,7 @@ pub fn measure(
     let measurement = Measurement {
         measurement_format: MEASUREMENT_FORMAT,
         version: env!("CARGO_PKG_VERSION").into(),
-        command: std::env::args().collect(),
+        command: command_line(),
         started_unix_ms,
         from: "here".into(),
         to: format!("{name} (iperf3)"),

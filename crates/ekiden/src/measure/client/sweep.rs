@@ -134,13 +134,13 @@ pub fn run(args: &Args, server: &Server, points: &[Point]) -> anyhow::Result<()>
     bar.finish_and_clear();
     match args.json {
         true => out::line(serde_json::to_string_pretty(&results.concat())?)?,
-        false => out::line(table(points, &results).to_text())?,
+        false => out::line(table(points, &results).to_text_within(args.width.columns()))?,
     }
     written
 }
 
 fn table(points: &[Point], results: &[Vec<Measurement>]) -> Table {
-    let mut table = Table::new(["", "way", "Mbit/s", "least", "most", "RTT ms", "sent again", "limited by"]);
+    let mut table = Table::new(["", "way", "Mbit/s", "least", "most", "RTT ms", "sent again", "limited by"]).spare(["sent again", "least", "most"]);
     for (point, results) in points.iter().zip(results) {
         for way in &point.asked.get().ways {
             let loads = || results.iter().flat_map(|result| &result.loads).filter(|load| load.way == *way);

@@ -1,0 +1,57 @@
+//! The base round trip: without load, and without the jitter of the path.
+
+use ekiden_record::Finding;
+
+use crate::client::Measured;
+
+/// Delays beyond so many times what three quarters of idle probes are delayed by are a queue's.
+const JITTER: f64 = 3.0;
+/// A queue is seen when it delays by more than this, beyond the jitter of looking.
+pub const QUEUE_LEAST_US: f64 = 400.0;
+/// The fastest of the probes is late by no more than so many times that, where delays are even or nearer to the least.
+const FASTEST_IS_LATE: f64 = 2.0;
+
+/// What was known beforehand, and is the same for both directions.
+#[derive(Debug, Clone, Copy)]
+pub struct Base {
+    /// The least round trip of idle probes, in microseconds.
+    pub rtt_us: f64,
+    /// How much longer three quarters of them were, at least.
+    pub jitter_us: f64,
+    /// How much longer nine tenths of them were, at most: a path's jitter, or that of a host.
+    pub spread_us: f64,
+}
+
+impl Base {
+    /// What the probes before the load say.
+    pub fn of(measured: &Measured) -> Self {
+        let idle = measured.answers.iter().filter(|answer| answer.back_ns <= measured.began_ns);
+        let mut rtts_us: Vec<_> = idle.map(|answer| answer.rtt_us()).collect();
+        rtts_us.sort_by(f64::total_cmp);
+        let at = |part: f64| rtts_us.get((rtts_us.len() as f64 * part) as usize).copied().unwrap_or(0.0);
+        // Of a load's many packets one may have been faster than all probes.
+        let rows = measured.near_seen.iter().chain(&measured.far_seen).flat_map(|seen| &seen.rows);
+        let of_load = rows.map(|row| row.rtt_min_us).filter(|rtt_us| *rtt_us > 0).min().map(f64::from);
+        let rtt_us = of_load.map_or(at(0.0), |of_load| at(0.0).min(of_load));
+        // Where even a quarter is late, it is not the host that was busy for a while.
+        Self { rtt_us, jitter_us: (at(0.25) - rtt_us).max(0.0), spread_us: (at(0.9) - rtt_us).max(0.0) }
+    }
+
+    /// Delays beyond this are a queue's: not the jitter of the path, nor of looking.
+    pub fn queue_least_us(self) -> f64 {
+        (JITTER * self.jitter_us).max(QUEUE_LEAST_US)
+    }
+
+    /// The base round trip is no less than this, in microseconds: the fastest of the probes may have been late, too.
+    pub fn least_us(self) -> f64 {
+        (self.rtt_us - self.spread_us.max(FASTEST_IS_LATE * self.jitter_us)).max(0.0)
+    }
+
+    /// The base round trip as it is told, less so many microseconds in which the probes themselves were sent.
+    pub fn finding(self, sent_us: f64) -> Finding {
+        let value = (self.rtt_us - sent_us).max(0.0);
+        let evidence = "the fastest of the small messages before the loads, and of what the loads sent".into();
+        let low = (self.least_us() - sent_us - (value * 0.01).max(200.0)).max(0.0);
+        Finding::Observed { value, low, high: value + 50.0, evidence }
+    }
+}

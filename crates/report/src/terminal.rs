@@ -1,0 +1,86 @@
+//! Text as a terminal shows it: within its columns, and without what would control it.
+
+use std::fmt::{self, Display, Write};
+use std::sync::OnceLock;
+
+/// Columns where standard output is no terminal.
+const COLUMNS: usize = 80;
+/// The least that is reckoned with, however narrow a terminal says it is.
+const COLUMNS_LEAST: usize = 40;
+
+/// The columns of the terminal that standard output is, or 80 where it is none. Found once.
+pub fn columns() -> usize {
+    static FOUND: OnceLock<usize> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        comfy_table::Table::new().width().map_or(COLUMNS, |columns| usize::from(columns).max(COLUMNS_LEAST))
+    })
+}
+
+/// Text within so many columns, broken between words. A line that is continued keeps its indent. A word that is longer stays whole.
+pub fn wrapped(text: &str, columns: usize) -> String {
+    let mut wrapped = String::new();
+    for line in text.lines() {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let mut width = indent.chars().count();
+        wrapped.push_str(indent);
+        for (at, word) in line.trim_start().split(' ').enumerate() {
+            let length = word.chars().count();
+            if at > 0 && width + 1 + length > columns && !word.is_empty() {
+                wrapped.truncate(wrapped.trim_end().len());
+                let _ = write!(wrapped, "\n{indent}");
+                width = indent.chars().count();
+            } else if at > 0 {
+                wrapped.push(' ');
+                width += 1;
+            }
+            wrapped.push_str(word);
+            width += length;
+        }
+        wrapped.push('\n');
+    }
+    wrapped
+}
+
+/// Shows text without its control characters, but for the ends of lines and tabs: each becomes `\u` and four hexadecimal digits, as in
+/// JSON, so that what is JSON stays so.
+pub struct Plain<W>(pub W);
+
+impl<W: fmt::Write> fmt::Write for Plain<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
+        let mut rest = text;
+        while let Some(at) = rest.find(is_control) {
+            self.0.write_str(&rest[..at])?;
+            let control = rest[at..].chars().next().unwrap_or_default();
+            write!(self.0, "\\u{:04x}", u32::from(control))?;
+            rest = &rest[at + control.len_utf8()..];
+        }
+        self.0.write_str(rest)
+    }
+}
+
+/// What [`Plain`] makes of something that is shown.
+pub fn plain(shown: impl Display) -> String {
+    let mut text = String::new();
+    let _ = write!(Plain(&mut text), "{shown}");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_broken_between_words_and_keeps_its_indent() {
+        let text = "  one two three\nfour\n\n  sha256:0123456789 end\n";
+        assert_eq!(wrapped(text, 10), "  one two\n  three\nfour\n\n  sha256:0123456789\n  end\n");
+        assert_eq!(wrapped("a  b", 10), "a  b\n");
+    }
+
+    #[test]
+    fn what_would_control_a_terminal_is_shown_and_json_stays_json() {
+        assert_eq!(plain("a\u{1b}[2J\u{9b}31m\r\n\tb\u{7f}"), "a\\u001b[2J\\u009b31m\\u000d\n\tb\\u007f");
+        let json = serde_json::to_string("\u{1b}\u{9b}\u{7f}").unwrap();
+        assert_eq!(serde_json::from_str::<String>(&plain(&json)).unwrap(), "\u{1b}\u{9b}\u{7f}");
+    }
+}

@@ -14,6 +14,7 @@ use ekiden_lab::{Error, Interrupt, Lab, all_passed, check_congestion_controls, c
 use ekiden_scenario::{Point, Scenario};
 
 use crate::out;
+use crate::whose::whose;
 use crate::scenario::place;
 
 /// Build a scenario's network on this machine, and run things in it.
@@ -86,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 /// A scenario that the lab can build, as far as the file and the kernel tell.
 fn load(file: &Path, point: &Point) -> anyhow::Result<Scenario> {
-    let scenario = Scenario::load_with(file, point)?;
+    let scenario = Scenario::load_with(file, point).map_err(|error| whose(file, "lab run", error))?;
     check_supported(file, &scenario)?;
     check_congestion_controls(&scenario).map_err(|error| {
         let file = file.display().to_string();

@@ -13,6 +13,7 @@ use ekiden_units::Time;
 
 use crate::out;
 use crate::usage::{distinct, misused, svg};
+use crate::whose::whose;
 
 pub use check::VerifyFailed;
 
@@ -39,6 +40,9 @@ const EXAMPLE: &str = r#"Example of a description (TOML):
 pub struct Args {
     /// A path record (JSON) or a description (TOML).
     file: Option<PathBuf>,
+    /// A description (TOML) with the sites where proxies could be, [site.NAME], beside a FILE or flags without any.
+    #[arg(long, value_name = "FILE.toml")]
+    sites: Option<PathBuf>,
     /// The round trip without queues, such as 200ms.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     rtt: Option<String>,
@@ -116,7 +120,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         misused("which path? Give a FILE, or --rtt and --rate: --rtt 200ms --rate 100Mbit/s");
     }
     distinct(&[("FILE", args.file.as_deref()), ("--picture", args.picture.as_deref())]);
-    let path = ekiden_plan::read(args.file.as_deref(), &flags(args))?;
+    let path = ekiden_plan::read(args.file.as_deref(), args.sites.as_deref(), &flags(args));
+    let given = [&args.file, &args.sites].into_iter().flatten();
+    let path = path.map_err(|error| given.fold(error.into(), |error, file| whose(file, "plan", error)))?;
     // What cannot be written is noticed before anything is computed.
     if let Some(picture) = &args.picture {
         target(picture, args.force)?;

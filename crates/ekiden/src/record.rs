@@ -10,6 +10,7 @@ use ekiden_sweep::Plan;
 
 use crate::out::{self, Width};
 use crate::sweep;
+use crate::whose::whose;
 
 /// How many missing runs are named.
 const NAMED_MOST: usize = 5;
@@ -87,7 +88,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Action::Export(args) => export(&args.place, args.csv),
         Action::Merge(args) => merge(args),
         Action::Show(Show { place, json, width }) if place.is_dir() => show_sweep(place, *json, *width),
-        Action::Show(Show { place, json, .. }) => show_record(&Record::read(place)?, *json),
+        Action::Show(Show { place, json, .. }) => {
+            show_record(&Record::read(place).map_err(|error| whose(place, "record show", error))?, *json)
+        },
     }
 }
 
@@ -97,7 +100,7 @@ fn export(file: &Path, what: What) -> anyhow::Result<()> {
         let rows = measurement?.samples(file)?;
         return out::csv(|out| write_csv(rows, out));
     }
-    let record = Record::parse(&text, &name)?;
+    let record = Record::parse(&text, &name).map_err(|error| whose(file, "record export", error))?;
     match what {
         What::Samples => {
             let rows = record.samples(file)?;

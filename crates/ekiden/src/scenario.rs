@@ -7,6 +7,7 @@ use ekiden_files::line_of;
 use ekiden_lab::{check_congestion_controls, check_supported};
 use ekiden_scenario::Scenario;
 
+use crate::whose::whose;
 use crate::{out, sweep};
 
 /// Check a scenario file, or show it with every default written out.
@@ -41,12 +42,12 @@ enum Action {
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.action {
         Action::Check { file } => {
-            let scenario = Scenario::load(&file)?;
+            let scenario = Scenario::load(&file).map_err(|error| whose(&file, "scenario", error))?;
             sweep::warn(&scenario);
             check(&file.display().to_string(), &scenario)?;
         }
         Action::Show { file, json } => {
-            let scenario = Scenario::load(&file)?;
+            let scenario = Scenario::load(&file).map_err(|error| whose(&file, "scenario", error))?;
             match json {
                 true => out::line(serde_json::to_string_pretty(&scenario)?)?,
                 false => out::text(scenario.to_toml())?,

@@ -10,6 +10,7 @@ use ekiden_units::Time;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::usage::command_line;
+use crate::whose::whose;
 use crate::{exit, pcap, sweep};
 
 /// Run a scenario in virtual time, packet by packet, and write the record of what came out.
@@ -74,7 +75,7 @@ fn single(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
 }
 
 fn load(args: &Args, point: &Point) -> anyhow::Result<Scenario> {
-    let scenario = Scenario::load_with(&args.sweep.file, point)?;
+    let scenario = Scenario::load_with(&args.sweep.file, point).map_err(|error| whose(&args.sweep.file, "simulate", error))?;
     check_supported(args, &scenario)?;
     Ok(scenario)
 }

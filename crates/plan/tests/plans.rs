@@ -13,7 +13,7 @@ fn try_path(text: &str) -> Result<Path, String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("path.toml");
     std::fs::write(&file, text).unwrap();
-    read(Some(&file), &Flags::default()).map_err(|error| {
+    read(Some(&file), None, &Flags::default()).map_err(|error| {
         let folder = format!("{}/", folder.path().display());
         error.to_string().replace(&folder, "")
     })
@@ -225,14 +225,14 @@ fn flags_go_before_the_file_and_name_themselves() {
         window: window.map(str::to_owned),
         ..Flags::default()
     };
-    let error = read(None, &flag("20ms", None)).unwrap_err().to_string();
+    let error = read(None, None, &flag("20ms", None)).unwrap_err().to_string();
     assert!(error.starts_with("the command line: rate is missing"), "{error}");
-    let error = read(None, &flag("3 days", None)).unwrap_err().to_string();
+    let error = read(None, None, &flag("3 days", None)).unwrap_err().to_string();
     assert!(error.starts_with("--rtt: '3 days'"), "{error}");
     let folder = tempfile::tempdir().unwrap();
     let file: PathBuf = folder.path().join("island.toml");
     std::fs::write(&file, format!("{ISLAND}client_window = \"128KiB\"\n")).unwrap();
-    let path = read(Some(&file), &flag("20ms", Some("1MiB"))).unwrap();
+    let path = read(Some(&file), None, &flag("20ms", Some("1MiB"))).unwrap();
     assert_eq!((path.rtt_s.value, path.window().0, path.name.as_str()), (0.02, 1 << 20, "island"));
 }
 
@@ -245,4 +245,31 @@ fn each_direction_has_its_own_values() {
     let forth = path(&format!("direction = \"forth\"\n{text}"));
     assert_eq!((forth.rate_bit_s.value, forth.loss.value), (5e6, 0.01));
     assert!(forth.policer.is_none());
+}
+
+#[test]
+fn a_path_without_sites_takes_those_of_another_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        file
+    };
+    let path = place("path.toml", "rtt = \"200ms\"\nrate = \"100Mbit/s\"\n");
+    let sites = place("sites.toml", "rtt = \"1ms\"\n[site.tokyo]\nclient_rtt = \"90ms\"\nserver_rtt = \"110ms\"\n");
+    let read_both = read(Some(&path), Some(&sites), &Flags::default()).unwrap();
+    assert_eq!(read_both.sites[0].name, "tokyo");
+    // What the first file says goes before.
+    assert_eq!(read_both.rtt_s.value, 0.2);
+    let error = read(Some(&path), Some(&path), &Flags::default()).unwrap_err().to_string();
+    assert!(error.contains("path.toml: it has no [site.NAME]"), "{error}");
+}
+
+#[test]
+fn a_path_that_no_network_has_is_refused_before_it_is_computed() {
+    let flags = Flags { rtt: Some("10s".into()), rate: Some("1Tbit/s".into()), ..Flags::default() };
+    let error = read(None, None, &flags).unwrap_err().to_string();
+    assert!(error.contains("rate × rtt = ") && error.contains("at most"), "{error}");
+    let flags = Flags { rtt: Some("300ms".into()), rate: Some("400Gbit/s".into()), ..Flags::default() };
+    assert!(read(None, None, &flags).is_ok());
 }

@@ -45,7 +45,7 @@ pub fn wrapped(text: &str, columns: usize) -> String {
 /// JSON, so that what is JSON stays so.
 pub struct Plain<W>(pub W);
 
-impl<W: fmt::Write> fmt::Write for Plain<W> {
+impl<W: Write> Write for Plain<W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
         let mut rest = text;

@@ -22,7 +22,7 @@ use ekiden_units::{BitRate, Bytes, HostPort, Time};
 
 use super::target::{Target, with_port};
 use super::{amount, within};
-use crate::out;
+use crate::out::{self, Width};
 use crate::sweep::now_unix_ms;
 use crate::usage::{command_line, misused};
 
@@ -73,6 +73,8 @@ pub struct Args {
     /// Print the records as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    width: Width,
 }
 
 /// The load. Each may have several values.

@@ -2,7 +2,7 @@
 
 use ekiden_record::{Finding, Judgement};
 
-use super::ended::{End, FULL, OVERFLOW_LEAST, OVERFLOW_PART, last_us};
+use super::ended::{End, FULL, OVERFLOW_LEAST, last_us};
 use super::rate::EDGE_US;
 use super::base::{Base, QUEUE_LEAST_US};
 use super::trace::{Delay, Trace, longest_us};
@@ -31,7 +31,7 @@ struct Episode {
 
 /// Where a buffer is full, it drops this part of what is sent meanwhile: slow start sends twice what leaves it. Of a run of losses by chance
 /// all are lost, and of several only few of what is sent between the first and the last.
-const OVERFLOWING: std::ops::RangeInclusive<f64> = 0.2..=0.75;
+const OVERFLOWING: std::ops::RangeInclusive<f64> = 0.15..=0.85;
 /// After a run, three segments more show what was lost (RFC 6675, 3), and each of its last ones one more.
 const CAME_LEAST: u32 = 6;
 /// So much of an episode's losses is looked at.
@@ -56,10 +56,9 @@ fn episode(trace: &Trace<'_>) -> Option<Episode> {
 
 impl Episode {
     /// Whether the losses are spread over what was sent as a full buffer spreads them.
-    fn is_overflow(&self, trace: &Trace<'_>) -> bool {
+    fn is_overflow(&self) -> bool {
         let [lost, came] = [self.lost, self.came].map(f64::from);
-        let is_much = lost > OVERFLOW_PART * f64::from(trace.window_before_loss());
-        is_much && self.came >= CAME_LEAST && OVERFLOWING.contains(&(lost / (lost + came)))
+        self.came >= CAME_LEAST && OVERFLOWING.contains(&(lost / (lost + came)))
     }
 
     /// Whether what was lost before the queue was full is no more than chance.
@@ -106,7 +105,7 @@ pub fn buffer(
                     most_us / 1e3
                 ));
             };
-            if !episode.is_overflow(trace) {
+            if !episode.is_overflow() {
                 return at_least(format!("what was lost at a queue of up to {:.1} ms may be a run by chance", most_us / 1e3));
             }
             let (last, later) = (last_us(delays), episode.queued_us);
@@ -115,7 +114,7 @@ pub fn buffer(
             // Where much was lost before the longer queue, the buffer was full before it; either may be how much it holds.
             let (queued_us, unsure_us, more_us) = match is_later {
                 true if episode.is_drop_tail(trace) => (later, later * LATER_UNSURE + 2.0 * base.spread_us, 0.0),
-                _ => (last, last * UNSURE + EDGE_US + trace.late_us + base.spread_us, if is_later { later - last } else { 0.0 }),
+                _ => (last, last * UNSURE + EDGE_US + trace.late_us + base.spread_us, (later - last).max(0.0)),
             };
             if base.spread_us > JITTER_MOST * queued_us {
                 return not("jitter was not much less than the queue when segments were lost");
@@ -146,7 +145,7 @@ pub fn drop_tail(trace: &Trace<'_>, delays: &[Delay], base: Base, ended: End, po
         return not("no buffer overflowed");
     }
     let Some(episode) = episode(trace) else { return not("too few segments were lost at once") };
-    if !episode.is_overflow(trace) {
+    if !episode.is_overflow() {
         return not("what was lost at once may be a run by chance");
     }
     if base.spread_us > JITTER_MOST * episode.queued_us {

@@ -7,7 +7,7 @@ use super::trace::{Delay, Trace, longest_us};
 
 /// An overflow takes more than this part of the window where no queue is seen, and more than this many segments in any case; chance takes
 /// fewer.
-pub const OVERFLOW_PART: f64 = 0.08;
+const OVERFLOW_PART: f64 = 0.08;
 pub const OVERFLOW_LEAST: u32 = 6;
 /// A queue of this part of the longest counts as full.
 pub const FULL: f64 = 0.8;

@@ -93,6 +93,7 @@ bench-s4: release
 # Does `ekiden measure` find what paths are made of, and what limits senders? A quarter of an hour.
 bench-measure: release
 	bench/experiments/measure/paths 2
+	for kind in jitter runs clamp short; do bench/experiments/measure/paths 2 40 $$kind || exit 1; done
 	bench/experiments/measure/causes 2 10
 
 # `ekiden measure client` beside iperf3: twelve minutes.

@@ -38,6 +38,8 @@ def scenario(line, tcp='congestion = "reno"\nreceive_buffer = "256MiB"\nsend_buf
         f'queue = "{line["queue"]:.0f}B"',
         f'mtu = {mtu}' if mtu != 1500 else "",
         f'loss = "{line["loss"] * 1e6:.0f}ppm"' if line.get("loss") else "",
+        f'loss_burst = {line["run"]}' if line.get("run", 1) > 1 else "",
+        f'jitter = "{line["jitter"] * 1e3:.0f}us"' if line.get("jitter") else "",
     ]
     if "policer" in line:
         rate, burst = line["policer"]

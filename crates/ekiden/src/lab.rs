@@ -14,8 +14,8 @@ use ekiden_lab::{Error, Interrupt, Lab, all_passed, check_congestion_controls, c
 use ekiden_scenario::{Point, Scenario};
 
 use crate::out;
-use crate::whose::whose;
 use crate::scenario::place;
+use crate::whose::whose;
 
 /// Build a scenario's network on this machine, and run things in it.
 ///

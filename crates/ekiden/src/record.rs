@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Action::Show(Show { place, json, width }) if place.is_dir() => show_sweep(place, *json, *width),
         Action::Show(Show { place, json, .. }) => {
             show_record(&Record::read(place).map_err(|error| whose(place, "record show", error))?, *json)
-        },
+        }
     }
 }
 

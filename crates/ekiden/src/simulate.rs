@@ -75,7 +75,8 @@ fn single(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
 }
 
 fn load(args: &Args, point: &Point) -> anyhow::Result<Scenario> {
-    let scenario = Scenario::load_with(&args.sweep.file, point).map_err(|error| whose(&args.sweep.file, "simulate", error))?;
+    let scenario =
+        Scenario::load_with(&args.sweep.file, point).map_err(|error| whose(&args.sweep.file, "simulate", error))?;
     check_supported(args, &scenario)?;
     Ok(scenario)
 }

@@ -286,3 +286,64 @@ fn a_record_is_shown_as_it_was_after_its_run() {
     let missing = place.ekiden(&["record", "show", "nothing.json"]);
     assert_eq!(missing.status.code(), Some(3), "{}", text(&missing.stderr));
 }
+
+#[test]
+fn a_name_that_is_not_utf_8_is_a_name() {
+    let place = Place::new();
+    let name = std::os::unix::ffi::OsStrExt::from_bytes;
+    let [single, sweep]: [&std::ffi::OsStr; 2] = [name(b"a\xff.json"), name(b"sweep-\xff")];
+    let simulate = |record: &std::ffi::OsStr, more: &[&str]| {
+        let mut ekiden = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+        ekiden.current_dir(place.0.path()).args(["simulate", "pair.toml", "--record"]).arg(record).args(more);
+        ekiden.output().unwrap()
+    };
+    succeeds(&simulate(single, &[]));
+    let record = Record::read(&place.0.path().join(single)).unwrap();
+    assert!(record.manifest.command.iter().any(|word| word == "a\u{fffd}.json"), "{:?}", record.manifest.command);
+    succeeds(&simulate(sweep, &["--repeat", "2", "--json"]));
+}
+
+#[test]
+fn a_sweep_is_exported_with_its_values() {
+    let place = Place::new();
+    succeeds(&place.simulate("sweep", &SWEEP, &[]));
+    let output = place.ekiden(&["record", "export", "sweep", "--csv"]);
+    succeeds(&output);
+    let text = text(&output.stdout);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("link.line.delay,record,"), "{}", lines[0]);
+    for delay in ["1ms", "20ms", "40ms"] {
+        assert!(
+            lines.iter().any(
+                |line| line.starts_with(&format!("{delay},pair,")) || line.starts_with(&format!("{delay},\"pair,"))
+            ),
+            "{delay}: {}",
+            lines[1]
+        );
+    }
+}
+
+#[test]
+fn a_file_of_another_command_is_named_as_such() {
+    let place = Place::new();
+    succeeds(&place.ekiden(&["simulate", "pair.toml", "--record", "run.json"]));
+    fs::write(
+        place.path("node.toml"),
+        "name = \"a\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\n",
+    )
+    .unwrap();
+    for (arguments, said) in [
+        (&["plan", "run.json"][..], "run.json: this is a run's record of `ekiden record show`, not of `ekiden plan`"),
+        (
+            &["plan", "pair.toml"],
+            "pair.toml: this is a scenario of `ekiden lab run` and `ekiden simulate`, not of `ekiden plan`",
+        ),
+        (&["proxy", "--check", "-c", "pair.toml"], "not of `ekiden proxy`"),
+        (&["simulate", "node.toml"], "node.toml: this is a configuration of `ekiden proxy`, not of `ekiden simulate`"),
+    ] {
+        let output = place.ekiden(arguments);
+        let said_there = text(&output.stderr);
+        assert!(said_there.contains(said) && said_there.lines().count() == 1, "{arguments:?}: {said_there}");
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}");
+    }
+}

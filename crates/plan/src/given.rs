@@ -102,7 +102,11 @@ impl Values {
         let bdp = rate_bit_s.value * rtt_s.value / 8.0;
         if bdp > BDP_MOST.0 as f64 {
             let (rate, rtt) = (BitRate(rate_bit_s.value as u64), Time((rtt_s.value * 1e9) as u64));
-            let reason = format!("rate × rtt = {rate} × {rtt} is {}: at most {} are on the way", Bytes(bdp as u64).rounded(), BDP_MOST.rounded());
+            let reason = format!(
+                "rate × rtt = {rate} × {rtt} is {}: at most {} are on the way",
+                Bytes(bdp as u64).rounded(),
+                BDP_MOST.rounded()
+            );
             return Err(Error::wrong(&rate_place, reason));
         }
         let least = f64::from(mtu) * 10.0;

@@ -32,8 +32,10 @@ pub fn read(file: Option<&File>, sites: Option<&File>, flags: &Flags) -> Result<
     let stem = file
         .file_stem()
         .map(|stem| stem.to_string_lossy().replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_', "-"));
-    let path =
-        Values { name: said.name.clone().or(stem.map(|stem| stem.chars().take(32).collect())), ..given.or(said).or(sites) };
+    let path = Values {
+        name: said.name.clone().or(stem.map(|stem| stem.chars().take(32).collect())),
+        ..given.or(said).or(sites)
+    };
     path.resolve(&name).map_err(|error| match error {
         Error::Wrong { place, reason } if is_record && reason.contains("is missing") => {
             Error::wrong(place, format!("{reason}. {reasons}").trim_end_matches([' ', '.']).to_owned())

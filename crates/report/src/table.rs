@@ -97,7 +97,9 @@ impl Table {
             table.set_width(u16::try_from(columns).unwrap_or(u16::MAX));
             for (at, column) in table.column_iter_mut().enumerate() {
                 let least = self.longest_word(at) + 2;
-                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(u16::try_from(least).unwrap_or(u16::MAX))));
+                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(
+                    u16::try_from(least).unwrap_or(u16::MAX),
+                )));
             }
         }
         table.to_string()

@@ -19,7 +19,10 @@ pub fn point_summaries(plan: &Plan, records: &[Option<Record>]) -> Vec<PointSumm
             set: point.settings().iter().map(|s| (s.keys.join("+"), s.value.clone())).collect(),
             planned: of_point(at).count(),
             runs: summarize(&there),
-            records: of_point(at).filter(|(_, record)| record.is_some()).map(|(run, _)| run.record.display().to_string()).collect(),
+            records: of_point(at)
+                .filter(|(_, record)| record.is_some())
+                .map(|(run, _)| run.record.display().to_string())
+                .collect(),
         }
     });
     summaries.collect()

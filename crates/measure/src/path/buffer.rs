@@ -2,9 +2,9 @@
 
 use ekiden_record::{Finding, Judgement};
 
+use super::base::{Base, QUEUE_LEAST_US};
 use super::ended::{End, FULL, OVERFLOW_LEAST, last_us};
 use super::rate::EDGE_US;
-use super::base::{Base, QUEUE_LEAST_US};
 use super::trace::{Delay, Trace, longest_us};
 
 /// A queue is known no better than to this part, and one of smoothed round trips to that.
@@ -106,7 +106,10 @@ pub fn buffer(
                 ));
             };
             if !episode.is_overflow() {
-                return at_least(format!("what was lost at a queue of up to {:.1} ms may be a run by chance", most_us / 1e3));
+                return at_least(format!(
+                    "what was lost at a queue of up to {:.1} ms may be a run by chance",
+                    most_us / 1e3
+                ));
             }
             let (last, later) = (last_us(delays), episode.queued_us);
             // Smoothed round trips of a host that is late are longer than the queue.

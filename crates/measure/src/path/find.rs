@@ -5,11 +5,11 @@ use ekiden_record::{Finding, PathDirection};
 use crate::episodes::episodes;
 use crate::message::Row;
 
+use super::base::{Base, QUEUE_LEAST_US};
 use super::buffer::{buffer, drop_tail};
 use super::ended::{End, end, last_us};
 use super::policer::policer;
 use super::rate::rate;
-use super::base::{Base, QUEUE_LEAST_US};
 use super::trace::{Delay, Trace};
 
 /// So many overflows tell how many segments one takes.
@@ -84,8 +84,9 @@ fn mtu(trace: &Trace<'_>) -> Finding {
             let value = trace.packet_bytes;
             let evidence = format!("segments of {} bytes passed", trace.mss_bytes);
             if value < f64::from(mtu) {
-                let evidence =
-                    format!("{evidence}; an end, or a router on the way, allows TCP no larger ones (MSS), though packets of {mtu} fit the first link");
+                let evidence = format!(
+                    "{evidence}; an end, or a router on the way, allows TCP no larger ones (MSS), though packets of {mtu} fit the first link"
+                );
                 return Finding::AtLeast { value, evidence };
             }
             let value = f64::from(mtu);
@@ -197,7 +198,9 @@ fn of_counts(runs: &[u32], delivered: u32) -> Finding {
         let value = 3.0 * RUN / all;
         return match value <= BOUND_MOST {
             true => Finding::AtMost { value, evidence: format!("{evidence}, if they come in runs of up to {RUN}") },
-            false => Finding::NotObservable { reason: format!("{evidence} is too few to tell, where losses come in runs") },
+            false => {
+                Finding::NotObservable { reason: format!("{evidence} is too few to tell, where losses come in runs") }
+            }
         };
     }
     let count = runs.len() as f64;

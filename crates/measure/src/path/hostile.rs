@@ -4,9 +4,9 @@ use ekiden_record::{EndSettings, Finding, LoadSettings, Way};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::base::Base;
 use super::find;
 use super::picture;
-use super::base::Base;
 use super::trace::Trace;
 use crate::client::Measured;
 use crate::load::Seen;

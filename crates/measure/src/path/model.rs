@@ -187,8 +187,7 @@ impl Run {
         }
         let patience_us = 1.5 * f64::from(self.sender.rtt_us);
         let is_under_way = |number: &u64| self.resent.get(number).is_some_and(|at_us| now_us < at_us + patience_us);
-        let missing: Vec<_> =
-            self.under_way.range(..highest).copied().filter(|number| !is_under_way(number)).collect();
+        let missing: Vec<_> = self.under_way.range(..highest).copied().filter(|number| !is_under_way(number)).collect();
         for number in &missing {
             self.under_way.remove(number);
         }

@@ -2,9 +2,9 @@
 
 use ekiden_record::Finding;
 
+use super::base::Base;
 use super::ended::{End, is_queue_full, last_us};
 use super::rate::{line_rate, surely_carried};
-use super::base::Base;
 use super::trace::{Delay, Trace};
 
 /// A policer lets more than this times its rate through before it drops.
@@ -145,7 +145,9 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
     let not = |reason: &str| Finding::NotObservable { reason: reason.into() };
     match ended {
         End::NoLoss => return not("nothing was lost; it may have a burst larger than was sent"),
-        End::FewLosses if !second.is_some_and(|second| is_policed(second, base)) => return not("few segments were lost"),
+        End::FewLosses if !second.is_some_and(|second| is_policed(second, base)) => {
+            return not("few segments were lost");
+        }
         End::Overflow if first.first_hole().is_none() => return not("the receiver saw no gap"),
         End::FewLosses | End::Overflow => {}
     }
@@ -163,7 +165,9 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
     let Some(second) = second else {
         return not(match after_first {
             Some(_) => "less came after the first losses than before, or no queue stood; only BBR could tell more",
-            None => "no queue stood for long before the first losses, or too few packets came after them; only BBR could tell more",
+            None => {
+                "no queue stood for long before the first losses, or too few packets came after them; only BBR could tell more"
+            }
         });
     };
     let Some(held) = held(second, base) else {
@@ -196,7 +200,9 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
         return Finding::Observed { value: held.rate, low, high, evidence };
     }
     match has_queue(delays, base) {
-        true if of_held.is_as_much() && after_first.is_some() => of_held.absent("as much came after the first losses as before"),
+        true if of_held.is_as_much() && after_first.is_some() => {
+            of_held.absent("as much came after the first losses as before")
+        }
         true => not(
             "a little less came after the first losses than before: a policer of nearly the line's rate would do that, too",
         ),

@@ -2,8 +2,8 @@
 
 use ekiden_record::Finding;
 
-use super::ended::End;
 use super::base::Base;
+use super::ended::End;
 use super::trace::{Delay, STEPS_MOST, Trace};
 
 /// A stretch of arrivals at the line's rate is no shorter than this, and has no fewer packets.
@@ -150,7 +150,8 @@ pub fn rate(
             "deliveries did not grow for {:.1} round trips while the window did",
             plateau.time_us / base.rtt_us.max(1.0)
         );
-        let unsure = trace.packet_bytes * 16e6 / plateau.time_us + plateau.rate * 2.0 * base.spread_us / plateau.time_us;
+        let unsure =
+            trace.packet_bytes * 16e6 / plateau.time_us + plateau.rate * 2.0 * base.spread_us / plateau.time_us;
         let value = plateau.rate;
         return Finding::Observed { value, low: value * 0.97 - unsure, high: value * 1.03 + unsure, evidence };
     }

@@ -2,17 +2,18 @@
 
 use ekiden_record::{Finding, Judgement, PathDirection, Way};
 
+use super::base::Base;
 use super::ended::{End, end};
 use super::model::{Bucket, Heedless, Path};
 use super::trace::{Trace, longest_us};
-use super::base::Base;
 use super::{find, spent_before_second};
 
 /// What is found on a path, with a second pass, where one is wanted, that keeps a window of so many segments.
 fn find(path: Path, heedless: f64) -> PathDirection {
     let first = path.load();
     let (trace, base) = (Trace::of(&first, Way::Forth).unwrap(), Base::of(&first));
-    let second = spent_before_second(&trace, base).map(|_| Path { heedless: Some(Heedless::Window(heedless)), ..path }.load());
+    let second =
+        spent_before_second(&trace, base).map(|_| Path { heedless: Some(Heedless::Window(heedless)), ..path }.load());
     let second = second.as_ref().and_then(|measured| Trace::of(measured, Way::Forth));
     find::direction(&trace, second.as_ref(), base, Finding::Absent { evidence: String::new() })
 }

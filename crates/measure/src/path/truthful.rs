@@ -90,7 +90,13 @@ fn check(kind: u64, seen_least: u64, seen: fn(&PathDirection) -> &Finding, draw:
     for number in 1..=PATHS {
         let found = Found::of(draw(&mut Draw(kind << 32 | number), number));
         let untrue = found.untrue();
-        assert!(untrue.is_empty(), "{number}: {untrue:?} of {:#?}: {:#?} {:#?}", found.path, found.rtt, found.direction);
+        assert!(
+            untrue.is_empty(),
+            "{number}: {untrue:?} of {:#?}: {:#?} {:#?}",
+            found.path,
+            found.rtt,
+            found.direction
+        );
         said += u64::from(seen(&found.direction).estimate_or_bound().is_some());
     }
     assert!(said >= seen_least, "{said} of {PATHS} were seen");
@@ -98,42 +104,67 @@ fn check(kind: u64, seen_least: u64, seen: fn(&PathDirection) -> &Finding, draw:
 
 #[test]
 fn jitter_makes_no_policer_and_no_queue() {
-    check(1, 30, |found| &found.rate_bit_s, |draw, seed| {
-        let lost = if draw.next() < 0.3 { draw.logarithmic(1e-4, 1e-2) } else { 0.0 };
-        Path { jitter_us: draw.even(1e3, 15e3), lost, ..draw.path(seed) }
-    });
+    check(
+        1,
+        30,
+        |found| &found.rate_bit_s,
+        |draw, seed| {
+            let lost = if draw.next() < 0.3 { draw.logarithmic(1e-4, 1e-2) } else { 0.0 };
+            Path { jitter_us: draw.even(1e3, 15e3), lost, ..draw.path(seed) }
+        },
+    );
 }
 
 #[test]
 fn losses_in_runs_are_no_policer_and_no_full_buffer() {
-    check(2, 50, |found| &found.rate_bit_s, |draw, seed| {
-        let (loss_run, lost) = (draw.logarithmic(2.0, 20.0), draw.logarithmic(1e-3, 3e-2));
-        Path { loss_run, lost, ..draw.path(seed) }
-    });
+    check(
+        2,
+        50,
+        |found| &found.rate_bit_s,
+        |draw, seed| {
+            let (loss_run, lost) = (draw.logarithmic(2.0, 20.0), draw.logarithmic(1e-3, 3e-2));
+            Path { loss_run, lost, ..draw.path(seed) }
+        },
+    );
 }
 
 #[test]
 fn a_clamped_segment_says_no_more_than_that_it_passed() {
-    check(3, PATHS, |found| &found.mtu_bytes, |draw, seed| {
-        let lost = if draw.next() < 0.5 { draw.logarithmic(1e-4, 1e-2) } else { 0.0 };
-        Path { mss: draw.even(500.0, 1_441.0) as u64, lost, ..draw.path(seed) }
-    });
+    check(
+        3,
+        PATHS,
+        |found| &found.mtu_bytes,
+        |draw, seed| {
+            let lost = if draw.next() < 0.5 { draw.logarithmic(1e-4, 1e-2) } else { 0.0 };
+            Path { mss: draw.even(500.0, 1_441.0) as u64, lost, ..draw.path(seed) }
+        },
+    );
 }
 
 #[test]
 fn a_very_short_path_has_no_bound_of_nothing() {
-    check(4, 50, |found| &found.rate_bit_s, |draw, seed| {
-        let (rate, rtt_us) = (draw.logarithmic(1e7, 1e9), draw.logarithmic(50.0, 2e3));
-        draw.between(rate, rtt_us, seed)
-    });
+    check(
+        4,
+        50,
+        |found| &found.rate_bit_s,
+        |draw, seed| {
+            let (rate, rtt_us) = (draw.logarithmic(1e7, 1e9), draw.logarithmic(50.0, 2e3));
+            draw.between(rate, rtt_us, seed)
+        },
+    );
 }
 
 #[test]
 fn a_policer_is_still_found() {
-    check(5, 20, |found| &found.policer_bit_s, |draw, seed| {
-        let path = draw.path(seed);
-        let rate_bit_s = draw.even(0.1, 0.5) * path.rate_bit_s;
-        let depth_bytes = (draw.even(0.5, 1.5) * rate_bit_s * path.rtt_us / 8e6).max(15e3);
-        Path { policer: Some(Bucket { rate_bit_s, depth_bytes }), ..path }
-    });
+    check(
+        5,
+        20,
+        |found| &found.policer_bit_s,
+        |draw, seed| {
+            let path = draw.path(seed);
+            let rate_bit_s = draw.even(0.1, 0.5) * path.rate_bit_s;
+            let depth_bytes = (draw.even(0.5, 1.5) * rate_bit_s * path.rtt_us / 8e6).max(15e3);
+            Path { policer: Some(Bucket { rate_bit_s, depth_bytes }), ..path }
+        },
+    );
 }

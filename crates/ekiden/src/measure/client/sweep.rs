@@ -140,7 +140,11 @@ pub fn run(args: &Args, server: &Server, points: &[Point]) -> anyhow::Result<()>
 }
 
 fn table(points: &[Point], results: &[Vec<Measurement>]) -> Table {
-    let mut table = Table::new(["", "way", "Mbit/s", "least", "most", "RTT ms", "sent again", "limited by"]).spare(["sent again", "least", "most"]);
+    let mut table = Table::new(["", "way", "Mbit/s", "least", "most", "RTT ms", "sent again", "limited by"]).spare([
+        "sent again",
+        "least",
+        "most",
+    ]);
     for (point, results) in points.iter().zip(results) {
         for way in &point.asked.get().ways {
             let loads = || results.iter().flat_map(|result| &result.loads).filter(|load| load.way == *way);

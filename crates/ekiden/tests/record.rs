@@ -290,7 +290,7 @@ fn a_record_is_shown_as_it_was_after_its_run() {
 #[test]
 fn a_name_that_is_not_utf_8_is_a_name() {
     let place = Place::new();
-    let name = std::os::unix::ffi::OsStrExt::from_bytes;
+    let name = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes;
     let [single, sweep]: [&std::ffi::OsStr; 2] = [name(b"a\xff.json"), name(b"sweep-\xff")];
     let simulate = |record: &std::ffi::OsStr, more: &[&str]| {
         let mut ekiden = Command::new(env!("CARGO_BIN_EXE_ekiden"));

@@ -303,6 +303,13 @@ fn has_queue(load: &Load, added: Option<Added>) -> bool {
     load.rtt.p50_us > base_us * (1.0 + 2.0 * QUEUE_PART) + 2.0 * QUEUE_LEAST_US
 }
 
+/// Whether small messages wait beside the load for much of their round trip. Through a relay they go the whole way, and the load's own round
+/// trips only to the relay.
+fn messages_wait(latency: &Latency, way: Way) -> bool {
+    let enough_us = latency.idle.p50_us * 2.0 * QUEUE_PART + 2.0 * QUEUE_LEAST_US;
+    Added::of(latency, way).is_some_and(|added| added.own_us > enough_us)
+}
+
 /// Whether so little was asked for that acknowledgements are delayed, and round trips are long without a queue.
 fn is_less_than_a_segment(asked: Option<u64>) -> bool {
     asked.is_some_and(|bytes| bytes < SEGMENT)
@@ -310,7 +317,8 @@ fn is_less_than_a_segment(asked: Option<u64>) -> bool {
 
 /// One sentence for people.
 pub fn sentence(load: &Load, asked: &LoadSettings, latency: Option<&Latency>) -> String {
-    let has_queue = has_queue(load, latency.and_then(|latency| Added::of(latency, load.way)));
+    let waits = latency.is_some_and(|latency| messages_wait(latency, load.way));
+    let has_queue = waits || has_queue(load, latency.and_then(|latency| Added::of(latency, load.way)));
     let carried = format!("{:.1} Mbit/s {}", load.goodput_bit_s as f64 / 1e6, load.way.word());
     let Some((shares, cause)) = load.shares.zip(cause(load)) else { return carried };
     let percent = |share: f64| (share * 100.0).round();

@@ -119,3 +119,22 @@ impl Table {
         format!("<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_fits_by_wrapping_and_then_by_leaving_columns_out() {
+        let mut table = Table::new(["name", "Mbit/s", "least", "seen"]).spare(["least"]);
+        table.row(["line", "9.123456", "8.123456", "packets came at this rate while a queue delayed them"]);
+        let widest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+        assert!(widest(&table.to_text()) > 70);
+        let wrapped = table.to_text_within(Some(60));
+        assert!(widest(&wrapped) <= 60 && wrapped.contains("8.123456") && !wrapped.contains("left out"), "{wrapped}");
+        let narrow = table.to_text_within(Some(40));
+        assert!(widest(&narrow) <= 40 && !narrow.contains("8.123456"), "{narrow}");
+        assert!(narrow.ends_with("left out: least (--wide shows all)") && narrow.contains("9.123456"), "{narrow}");
+        assert_eq!(table.to_text_within(None), table.to_text());
+    }
+}

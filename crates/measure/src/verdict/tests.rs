@@ -243,3 +243,22 @@ fn streams_that_fill_a_line_together_are_judged_together() {
         assert_eq!(line.limit(4, 300, &[]), Some(PathLimit::Line), "{room}");
     }
 }
+
+#[test]
+fn through_a_relay_the_queue_of_a_full_line_is_seen_by_small_messages() {
+    let delays = |p50_us: f64| Delays { count: 100, min_us: p50_us, p50_us, p99_us: p50_us, max_us: p50_us };
+    let shares = Shares { send_buffer: 1.0, ..Shares::default() };
+    // To the relay there is no queue.
+    let load = Load { shares: Some(shares), rtt: delays(200.0), rtt_min_us: 190, ..nothing() };
+    let said = |added_us: f64| {
+        let latency = Latency {
+            idle: delays(50_000.0),
+            loaded: delays(50_000.0 + added_us),
+            added_forth: delays(added_us),
+            added_back: delays(0.0),
+        };
+        sentence(&load, Asked::default().get(), Some(&latency))
+    };
+    assert!(said(20_000.0).ends_with(FULL), "{}", said(20_000.0));
+    assert!(said(300.0).ends_with("(tcp_wmem) helps"), "{}", said(300.0));
+}

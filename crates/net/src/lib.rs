@@ -15,6 +15,7 @@ pub mod namespace;
 pub mod netlink;
 mod option;
 pub mod packet;
+pub mod patience;
 pub mod ping;
 pub mod policy_route;
 pub mod privileges;

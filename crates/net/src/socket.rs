@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ekiden_units::Bytes;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -17,14 +17,17 @@ use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use crate::option::set_int;
+use crate::patience::patiently;
 use crate::transparent;
 
 mod connecting;
 mod control;
+mod counted;
 mod silence;
 
 pub use connecting::{begin_connect, disconnect, is_over};
 pub use control::{await_bytes, clamp_window, congestion, limit_rate};
+pub use counted::{has_received_end, receive_and_look};
 pub use silence::{KeepaliveTimeouts, limit_unacknowledged, watch_closely};
 
 /// The TCP settings of a connection. An omitted one is left to the kernel.
@@ -101,6 +104,15 @@ pub enum SocketError {
     Io(#[from] io::Error),
 }
 
+impl SocketError {
+    /// Whether an address may be had later: another process has it, which may be about to end, or it is not this host's. It may
+    /// be about to come then, as at boot, or be checked for duplicates (RFC 4862 §5.4).
+    pub fn may_pass(&self) -> bool {
+        let Self::Bind { source, .. } = self else { return false };
+        matches!(source.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
+    }
+}
+
 /// What to do when an address cannot be listened on.
 fn listen_hint(address: &SocketAddr, error: &io::Error) -> String {
     let (any, port) = (if address.is_ipv4() { "0.0.0.0" } else { "[::]" }, address.port());
@@ -168,6 +180,17 @@ pub fn ensure_free(address: SocketAddr, only_v6: bool) -> Result<(), SocketError
     }
     let bound = socket.bind(&address.into()).and_then(|()| socket.listen(1));
     bound.map_err(|source| SocketError::Bind { address, source })
+}
+
+/// As [`ensure_free`], but waits for what may pass (see [`SocketError::may_pass`]) up to `until`; `waits` is told that it does.
+/// Blocks the thread.
+pub fn await_free(
+    address: SocketAddr,
+    only_v6: bool,
+    until: Instant,
+    waits: impl FnOnce(&SocketError),
+) -> Result<(), SocketError> {
+    patiently(until, || ensure_free(address, only_v6), SocketError::may_pass, waits)
 }
 
 /// A non-blocking socket ready to connect to `address`.
@@ -277,33 +300,6 @@ pub fn is_quiet(socket: &impl AsFd) -> bool {
 /// Receives without waiting. 0 is the end of the stream.
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     receive_with(socket.as_fd().as_raw_fd(), buffer, libc::MSG_DONTWAIT)
-}
-
-/// As [`receive`], and says whether the socket may hold more: data, or the end. A receive that does not fill the buffer does
-/// not mean that the socket is empty: the kernel stops at urgent data (RFC 9293 §3.8.5), and there may be more after it.
-pub fn receive_and_look(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
-    /// For one control message that holds an int.
-    #[repr(C, align(8))]
-    struct Control([u8; 32]);
-    let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    let mut control = Control([0; 32]);
-    // SAFETY: a msghdr of zeros is an empty message.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    (message.msg_iov, message.msg_iovlen) = (&raw mut piece, 1);
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = control.0.len() as _;
-    // SAFETY: the message points at `buffer` and `control` with their lengths, and both outlive the call.
-    let n = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
-    let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
-    // SAFETY: the kernel has filled in the message; the first control message lies in `control`, aligned for it.
-    let left = unsafe {
-        let first = libc::CMSG_FIRSTHDR(&raw const message);
-        let is_count =
-            !first.is_null() && (*first).cmsg_level == libc::SOL_TCP && (*first).cmsg_type == libc::TCP_CM_INQ;
-        is_count.then(|| libc::CMSG_DATA(first).cast::<libc::c_int>().read_unaligned())
-    };
-    // Kernels before 4.18 give no count. Then only a full buffer means that there may be more.
-    Ok((n, left.map_or(n == buffer.len(), |left| left > 0)))
 }
 
 /// As [`receive`], leaving the bytes in the socket.

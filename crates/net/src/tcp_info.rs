@@ -66,6 +66,8 @@ pub struct TcpInfo {
     pub buffer_limited_us: u64,
     /// Milliseconds since an acknowledgement came.
     pub last_ack_ms: u32,
+    /// Milliseconds since data was sent, probes of a closed window not among it.
+    pub last_sent_ms: u32,
     /// Retransmission timeouts, in all (Linux 6.7 and later).
     pub timeouts: u32,
     /// Whether this side has sent a FIN that is not acknowledged yet (FIN_WAIT1, CLOSING, LAST_ACK).
@@ -208,6 +210,7 @@ impl From<&Raw> for TcpInfo {
             window_limited_us: raw.rwnd_limited,
             buffer_limited_us: raw.sndbuf_limited,
             last_ack_ms: raw.last_ack_recv,
+            last_sent_ms: raw.last_data_sent,
             timeouts: raw.total_rto.into(),
             // As numbered in linux/tcp_states.h.
             is_ending: matches!(raw.state_and_flags[0], 4 | 9 | 11),

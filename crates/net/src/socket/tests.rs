@@ -98,3 +98,48 @@ fn a_closed_socket_outlives_a_receiver_that_has_no_room_for_a_while() {
     io::Read::read_to_end(&mut receiver, &mut all).unwrap();
     assert_eq!(all.len(), sent);
 }
+
+#[test]
+fn an_end_is_told_from_a_reset_whichever_call_the_error_was_reported_to() {
+    for (ends, sends, reads) in [(true, 0, 0), (true, 5, 0), (true, 5, 2), (true, 5, 5), (false, 0, 0), (false, 5, 2)] {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), true, &TcpOptions::default()).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = accept(&listener).unwrap();
+        SockRef::from(&client).send(&[7; 5][..sends]).unwrap();
+        if ends {
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+        SockRef::from(&client).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(client);
+        // A connection over loopback has taken the reset as soon as it was sent.
+        let error = send(&accepted, b"refused", false).expect_err("it takes the reset's error");
+        let what = format!("{ends}, {reads} of {sends} bytes read, {error}");
+        assert_eq!(error.kind() == io::ErrorKind::BrokenPipe, ends, "{what}");
+        assert_eq!(receive(&accepted, &mut [0; 5][..reads]).unwrap(), reads, "{what}");
+        assert_eq!(has_received_end(&accepted), ends, "{what}");
+        let mut rest = [0; 8];
+        assert_eq!(receive(&accepted, &mut rest).unwrap(), sends - reads, "{what}");
+        assert_eq!(receive(&accepted, &mut rest).unwrap(), 0, "{what}: the kernel says an end in either case");
+        assert_eq!(has_received_end(&accepted), ends, "{what}");
+    }
+}
+
+#[test]
+fn an_address_that_another_process_gives_up_is_had_and_one_that_this_host_does_not_have_is_not() {
+    let until = Instant::now() + Duration::from_secs(30);
+    let old = listen(SocketAddr::from(([127, 0, 0, 1], 0)), true, &TcpOptions::default()).unwrap();
+    let address = old.local_addr().unwrap();
+    let mut told = 0;
+    // Whoever waits has been told of it before the old one goes.
+    let mut old = Some(old);
+    await_free(address, true, until, |error| {
+        assert!(error.to_string().contains("in use"), "{error}");
+        told += 1;
+        old = None;
+    })
+    .unwrap();
+    assert_eq!(told, 1);
+    let elsewhere = SocketAddr::from(([192, 0, 2, 9], 7));
+    let error = await_free(elsewhere, true, Instant::now() + Duration::from_millis(50), |_| told += 1).unwrap_err();
+    assert!(error.may_pass() && told == 2, "{error}");
+}

@@ -1,0 +1,58 @@
+//! What a program that starts waits for: that another process gives something up, or that the machine has it.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a start waits for all of it together. Then it fails, and whoever starts programs may start it again.
+pub const LONGEST: Duration = Duration::from_secs(5);
+
+/// How often it is tried. Whoever connects between the end of one process and the beginning of the next is refused.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Until when a start that begins now waits.
+pub fn deadline() -> Instant {
+    Instant::now() + LONGEST
+}
+
+/// Tries until it succeeds, fails for a reason that does not pass, or `until`. `waits` is told the first reason. Blocks the thread.
+///
+/// # Errors
+/// The last one.
+pub fn patiently<T, E>(
+    until: Instant,
+    mut attempt: impl FnMut() -> Result<T, E>,
+    passes: impl Fn(&E) -> bool,
+    waits: impl FnOnce(&E),
+) -> Result<T, E> {
+    let mut waits = Some(waits);
+    loop {
+        match attempt() {
+            Err(error) if passes(&error) && Instant::now() < until => {
+                if let Some(waits) = waits.take() {
+                    waits(&error);
+                }
+                sleep(LOOK);
+            }
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_is_waited_for_and_told_once() {
+        let (mut tries, mut told) = (0, 0);
+        let attempt = || {
+            tries += 1;
+            if tries < 4 { Err("in use") } else { Ok(tries) }
+        };
+        assert_eq!(patiently(deadline(), attempt, |_| true, |_| told += 1), Ok(4));
+        assert_eq!(told, 1);
+        let never = || Err::<(), _>("forbidden");
+        assert_eq!(patiently(deadline(), never, |_| false, |_| unreachable!()), Err("forbidden"));
+        assert_eq!(patiently(Instant::now(), never, |_| true, |_| ()), Err("forbidden"), "its time is over");
+    }
+}

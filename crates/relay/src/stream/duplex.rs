@@ -304,14 +304,40 @@ mod tests {
     use std::time::Duration;
 
     use ekiden_net::socket::{TcpOptions, outgoing};
-    use tokio::io::AsyncReadExt;
-    use tokio::net::TcpSocket;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
     use tokio::time::timeout;
 
     use super::*;
 
     /// With the pauses that this means the kernel gives up a closed socket whose receiver has no room after about 3 s.
     const KEEPALIVE: Duration = Duration::from_secs(6);
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connecting = TcpStream::connect(listener.local_addr().unwrap());
+        let (connected, accepted) = tokio::join!(connecting, listener.accept());
+        (connected.unwrap(), accepted.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn an_end_arrives_although_a_reset_follows_at_once_and_a_write_hears_of_it_first() {
+        for sent in [1, 200_000] {
+            let ((mut client, a), (mut host, b)) = (pair().await, pair().await);
+            client.write_all(&vec![1; sent]).await.unwrap();
+            host.write_all(b"the answer").await.unwrap();
+            host.shutdown().await.unwrap();
+            SockRef::from(&host).set_linger(Some(Duration::ZERO)).unwrap();
+            drop(host);
+            // What the client has sent is moved first, and refused.
+            let running = Duplex::new(Side::host(a), Side::host(b), &[]);
+            let ended = timeout(Duration::from_secs(20), running.run(&mut None, &Overlay::default(), None)).await;
+            assert!(ended.expect("it ends").is_err(), "the client is told that it was refused");
+            let mut all = Vec::new();
+            client.read_to_end(&mut all).await.expect("an end, not a reset");
+            assert_eq!(all, b"the answer", "{sent}");
+        }
+    }
 
     #[tokio::test]
     async fn what_is_no_longer_waited_for_stays_with_the_kernel_for_longer_than_its_keepalive_means() {

@@ -6,7 +6,7 @@
 use std::future::{pending, poll_fn};
 use std::time::Duration;
 
-use ekiden_net::tcp_info::tcp_info;
+use ekiden_net::tcp_info::{TcpInfo, tcp_info};
 use ekiden_transport::Connection;
 use tokio::time::{Instant, sleep};
 
@@ -16,14 +16,17 @@ use crate::stream::output::Output;
 use crate::stream::pump::{Pump, PumpError};
 use crate::stream::running::acknowledged;
 
-/// A host that takes nothing for so long is not waited for: it does not read.
+/// A host that takes nothing for so long, and was never slow before, is not waited for: it does not read.
 const HOST_STANDS: Duration = Duration::from_secs(2);
-/// The same of a node. One whose own receiver is slow takes a megabyte or more at a time.
-const NODE_STANDS: Duration = Duration::from_secs(8);
+/// The same of a node. One whose own receiver is slow takes a megabyte or more at a time: at 64 kB/s or faster it is not taken for one that
+/// stands.
+const NODE_STANDS: Duration = Duration::from_secs(16);
+/// So many bytes a receiver that is slow may take at a time: twice what a pipe holds, which is read only when it is empty.
+const LUMP_BYTES: u64 = 2 << 20;
+/// No receiver may take nothing for longer.
+const LONGEST: Duration = Duration::from_secs(60);
 /// How often it is looked whether something was taken.
 const LOOK: Duration = Duration::from_millis(500);
-/// No receiver is waited for longer.
-const LONGEST: Duration = Duration::from_secs(60);
 
 /// Passes on what was read from `from`, whose connection has broken, and if it `reads_on` what can still be read; waits until the kernel
 /// of `to` has it. Says no end.
@@ -53,7 +56,6 @@ pub async fn pass_on(
         biased;
         () = passing_on => {}
         () = takes_nothing(to, standing) => {}
-        () = sleep(LONGEST) => {}
         () = expiry::passed(expiry, to.socket()) => {}
         // What it says itself goes nowhere, but it may read only after it has said it. Last: a flood of it uses up all that the task
         // may do at a time, and no limit behind it would be looked at.
@@ -68,15 +70,76 @@ pub async fn discard(from: &Connection) {
     pending().await
 }
 
-/// Completes when nothing was acknowledged for `standing`.
+/// Completes when the receiver takes nothing for longer than its pace explains. How long it has taken nothing already counts: a reset
+/// that comes over several nodes is not held up at each of them.
 async fn takes_nothing(to: &Connection, standing: Duration) {
-    let (mut taken, mut since) = (None, Instant::now());
+    let Ok(first) = tcp_info(to.socket()) else { return };
+    let has_stood = if first.unsent_bytes > 0 && first.is_shut_out() { first.last_sent_ms } else { 0 };
+    let now = Instant::now();
+    let mut since = now.checked_sub(Duration::from_millis(has_stood.into())).unwrap_or(now);
+    let mut taken = first.acked_bytes;
     while let Ok(info) = tcp_info(to.socket()) {
-        if taken.replace(info.acked_bytes) != Some(info.acked_bytes) {
-            since = Instant::now();
-        } else if since.elapsed() >= standing {
+        if info.acked_bytes != taken {
+            (taken, since) = (info.acked_bytes, Instant::now());
+        } else if since.elapsed() >= patience(&info, standing) {
             return;
         }
         sleep(LOOK).await;
+    }
+}
+
+/// How long a receiver may take nothing: as long as it needs for what it takes at a time, at the pace that it had so far, and `standing` in
+/// any case. Half the time for which it has had something to take is the most: of one that has stood still since its buffers filled,
+/// the pace says nothing.
+fn patience(info: &TcpInfo, standing: Duration) -> Duration {
+    let busy = Duration::from_micros(info.busy_us);
+    let lumps = LUMP_BYTES as f64 / info.acked_bytes.max(1) as f64;
+    busy.mul_f64(lumps.min(0.5)).clamp(standing, LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpSocket;
+
+    use super::*;
+    use crate::stream::duplex::Side;
+
+    fn after(seconds: u64, acked_bytes: u64) -> u64 {
+        let info = TcpInfo { acked_bytes, busy_us: seconds * 1_000_000, ..TcpInfo::default() };
+        patience(&info, NODE_STANDS).as_secs()
+    }
+
+    #[test]
+    fn who_is_slow_is_waited_for_and_who_stands_still_is_not() {
+        assert_eq!(after(1, 100 << 20), 16, "fast so far");
+        // 3 MB filled the buffers at once, and then 50 kB/s were taken, or 20 kB/s.
+        assert_eq!(after(600, 3_000_000 + 600 * 50_000), 38);
+        assert_eq!(after(600, 3_000_000 + 600 * 20_000), 60);
+        for standing in [1, 10, 100, 1000] {
+            for buffers in [0, 64 << 10, 1 << 20, 8 << 20] {
+                assert!(after(standing, buffers) <= 16.max(standing), "{standing} s, {buffers} bytes");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_host_that_has_not_read_for_long_is_waited_for_no_longer() {
+        let small = TcpSocket::new_v4().unwrap();
+        small.set_recv_buffer_size(8192).unwrap();
+        small.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let listener = small.listen(1).unwrap();
+        let to = Side::host(tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
+        let (mut host, _) = listener.accept().await.unwrap();
+        to.output().write(&vec![7; 400_000]).await.unwrap();
+        sleep(HOST_STANDS + LOOK).await;
+        let begin = Instant::now();
+        takes_nothing(&to.stream, HOST_STANDS).await;
+        assert!(begin.elapsed() < HOST_STANDS, "it was waited for anew: {:?}", begin.elapsed());
+        // One that has begun to read again is.
+        host.read_exact(&mut [0; 100_000]).await.unwrap();
+        let begin = Instant::now();
+        takes_nothing(&to.stream, HOST_STANDS).await;
+        assert!(begin.elapsed() >= HOST_STANDS - LOOK, "{:?}", begin.elapsed());
     }
 }

@@ -9,6 +9,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_transport::Connection;
 use tokio::time::sleep;
@@ -44,9 +45,7 @@ impl<'a> Running<'a> {
         let Pumps { from, to } = pumps;
         if !from.is_done() {
             match from.poll(cx, self.stream, receiver.stream) {
-                Poll::Ready(Err(PumpError::Send(error)))
-                    if receiver.has_said_end(to) || receiver.shows_end(&error, self.stream) =>
-                {
+                Poll::Ready(Err(PumpError::Send(error))) if receiver.has_said_end(to) => {
                     receiver.refuses(cx, PumpError::Send(error), from);
                 }
                 // Its sender has gone, and is told nothing.
@@ -60,15 +59,11 @@ impl<'a> Running<'a> {
         Poll::Pending
     }
 
-    /// Whether that a send to this side has failed shows that it is a host and had ended: EPIPE is the kernel's word for a reset
-    /// behind a FIN. It shows nothing where bytes are spliced: a splice that was cut short may have taken the error of another reset.
-    fn shows_end(&self, error: &io::Error, sender: &Connection) -> bool {
-        self.framing == Framing::Raw && sender.plain().is_none() && error.kind() == io::ErrorKind::BrokenPipe
-    }
-
-    /// Whether this side is a host whose end was seen before its connection broke; `from` is its direction.
+    /// Whether this side is a host whose end came before its connection broke; `from` is its direction. The error does not tell: the
+    /// kernel reports it once, to whichever call comes first, also to a splice that then says only what it has moved.
     fn has_said_end(&self, from: &Pump) -> bool {
-        self.framing == Framing::Raw && (self.has_ended == Some(true) || from.has_read_end())
+        let has_ended = || self.has_ended == Some(true) || from.has_read_end();
+        self.framing == Framing::Raw && (has_ended() || socket::has_received_end(self.stream.socket()))
     }
 
     fn refuses(&mut self, cx: &Context<'_>, why: PumpError, to: &mut Pump) {
@@ -105,15 +100,9 @@ impl<'a> Running<'a> {
                 Change::Ended if is_node => {
                     return Poll::Ready(PumpError::Receive(io::ErrorKind::UnexpectedEof.into()));
                 }
-                // A connection that broke shows an end as well. One that has only ended is still there.
-                Change::Ended => {
-                    let info = tcp_info(self.stream.socket());
-                    self.has_ended = Some(info.is_ok_and(|info| info.has_received_end));
-                }
-                // The kernel's word for a reset behind a FIN; it is ECONNRESET for any other.
-                Change::Broken(error)
-                    if !is_node && (self.has_said_end(from) || error.kind() == io::ErrorKind::BrokenPipe) =>
-                {
+                // A connection that broke shows an end as well.
+                Change::Ended => self.has_ended = Some(socket::has_received_end(self.stream.socket())),
+                Change::Broken(error) if self.has_said_end(from) => {
                     self.refuses(cx, PumpError::Receive(error), to);
                 }
                 Change::Broken(error) => return Poll::Ready(PumpError::Receive(error)),

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use ekiden_net::privileges::keep_only;
+use nix::sys::signal::{SigSet, Signal};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format;
@@ -46,7 +47,9 @@ struct Queue {
     is_writing: bool,
 }
 
-/// Sends what is traced to standard error from now on, at the level that EKIDEN_LOG says.
+/// Sends what is traced to standard error from now on, at the level that EKIDEN_LOG says. SIGUSR1 makes it debug, a second one trace;
+/// SIGUSR2 makes it what it was at the start. To be called before any thread is started: all of them leave these signals to that of the
+/// log.
 ///
 /// # Errors
 /// The thread cannot be started.
@@ -54,12 +57,16 @@ pub fn start() -> io::Result<Log> {
     let shared = Arc::new(Shared::default());
     let said = std::env::var_os("EKIDEN_LOG").unwrap_or_default();
     let said = said.to_string_lossy();
-    let filter = filter(&said);
-    let is_wrong = filter.is_none();
-    let filter = filter.unwrap_or_else(|| EnvFilter::new("info"));
+    let is_wrong = filter(&said).is_none();
+    let at_start = if is_wrong { "info".to_owned() } else { said.to_string() };
     let lines = shared.clone();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || Lines(lines.clone()));
+    let log = tracing_subscriber::fmt().with_env_filter(filter(&at_start).unwrap_or_default());
+    let log = log.with_writer(move || Lines(lines.clone()));
     let log = log.with_target(false).with_ansi(io::stderr().is_terminal()).log_internal_errors(false);
+    let log = log.with_filter_reloading();
+    let level_handle = log.reload_handle();
+    let signals: SigSet = [Signal::SIGUSR1, Signal::SIGUSR2].into_iter().collect();
+    signals.thread_block()?;
     // Whoever has set up a log before keeps it.
     let _ = log.finish().try_init();
     if is_wrong {
@@ -73,9 +80,44 @@ pub fn start() -> io::Result<Log> {
         if let Err(error) = keep_only(&[]) {
             tracing::warn!("the log's thread cannot give up its capabilities: {error}");
         }
+        // From here, so that it has no capabilities either.
+        let listening = thread::Builder::new().name("log".into()).spawn(move || {
+            let set = |level: &str| level_handle.reload(filter(level).unwrap_or_default()).is_ok();
+            follow(&signals, &at_start, set);
+        });
+        if let Err(error) = listening {
+            tracing::warn!("the level of the log cannot be changed by signals: {error}");
+        }
         writing.write(file);
     })?;
     Ok(Log(shared))
+}
+
+/// Sets the level that each signal asks for, for ever. `set` says whether it could.
+fn follow(signals: &SigSet, at_start: &str, set: impl Fn(&str) -> bool) {
+    let mut level = at_start;
+    while let Ok(signal) = signals.wait() {
+        let next = next_level(level, at_start, signal);
+        // Told while it is to be seen: at least at the more detailed of the two.
+        let tell =
+            || tracing::info!("the log's level is '{}' from now on", if next.is_empty() { "info" } else { next });
+        if signal == Signal::SIGUSR2 {
+            tell();
+        }
+        if set(next) && signal == Signal::SIGUSR1 {
+            tell();
+        }
+        level = next;
+    }
+}
+
+/// The level after a signal: SIGUSR1 asks for more, SIGUSR2 for that of the start.
+fn next_level<'a>(level: &'a str, at_start: &'a str, signal: Signal) -> &'a str {
+    match (signal, level) {
+        (Signal::SIGUSR1, "debug" | "trace") => "trace",
+        (Signal::SIGUSR1, _) => "debug",
+        _ => at_start,
+    }
 }
 
 /// What EKIDEN_LOG says; `None` if that is wrong. A word alone that is no level would be taken for the name of a module, of which
@@ -177,6 +219,22 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    #[test]
+    fn a_signal_makes_the_log_more_detailed_and_another_one_as_it_was() {
+        use Signal::{SIGUSR1, SIGUSR2};
+        for (at_start, signals, then) in [
+            ("", &[SIGUSR1][..], "debug"),
+            ("warn", &[SIGUSR1, SIGUSR1], "trace"),
+            ("info,ekiden=debug", &[SIGUSR1, SIGUSR1, SIGUSR1, SIGUSR2], "info,ekiden=debug"),
+            ("trace", &[SIGUSR1], "trace"),
+            ("off", &[SIGUSR2], "off"),
+        ] {
+            let level = signals.iter().fold(at_start, |level, signal| next_level(level, at_start, *signal));
+            assert_eq!(level, then);
+            assert!(filter(level).is_some());
         }
     }
 

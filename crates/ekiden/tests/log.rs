@@ -213,6 +213,39 @@ fn a_new_configuration_is_no_warning() {
 }
 
 #[test]
+fn the_level_changes_by_signals_while_the_node_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, log) = (folder.path().join("node.toml"), folder.path().join("log"));
+    fs::write(&config, SOCKS).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+    command.args(["proxy", "-c"]).arg(&config).env_remove("EKIDEN_LOG");
+    let mut child = command.stdout(Stdio::piped()).stderr(File::create(&log).unwrap()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let socks: SocketAddr = lines.next().unwrap().strip_prefix("listening socks5 ").unwrap().parse().unwrap();
+    let said = |part: &str| fs::read_to_string(&log).unwrap().matches(part).count();
+    let signal = |signal| kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+    // Whoever connects is told at the level trace only.
+    let connects = || drop(patient(TcpStream::connect(socks).unwrap()).write_all(&[9]));
+    connects();
+    for (which, level) in [(Signal::SIGUSR1, "debug"), (Signal::SIGUSR1, "trace")] {
+        signal(which);
+        wait_until("it says so", || said(&format!("the log's level is '{level}' from now on")) == 1);
+    }
+    assert_eq!(said("accepted"), 0);
+    connects();
+    wait_until("it is more detailed", || said("accepted") == 1);
+    signal(Signal::SIGUSR2);
+    wait_until("it says so", || said("the log's level is 'info' from now on") == 1);
+    let mut next = patient(TcpStream::connect(socks).unwrap());
+    next.write_all(&[5, 1, 0]).unwrap();
+    next.read_exact(&mut [0; 2]).unwrap();
+    let counted = said("accepted");
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(counted, 1, "it is as it was");
+}
+
+#[test]
 fn a_node_whose_standard_output_nobody_reads_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

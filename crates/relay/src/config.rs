@@ -45,6 +45,8 @@ pub struct Config {
     pub name: String,
     /// This node's own key. Present if it speaks TLS to another node.
     pub identity: Option<Identity>,
+    /// Whether lines of the log about streams that failed name the client's address and the destination.
+    pub log_addresses: bool,
     /// Worker threads, at least 1.
     pub threads: usize,
     /// The TCP settings of connections to destinations.
@@ -182,6 +184,14 @@ impl Config {
             _ => 1,
         });
         users.sum::<usize>() > 1
+    }
+
+    /// A warning if this node is not in its own members file: the others would not know it.
+    pub fn absence(&self) -> Option<String> {
+        let overlay = self.overlay.as_ref()?;
+        let file = overlay.members_file.as_ref().filter(|_| !overlay.members.contains_key(&self.name))?.display();
+        let node = &self.name;
+        Some(format!("this node, '{node}', is not in {file}: nodes that read the same file refuse its connections"))
     }
 
     /// Reads and checks a file that a node is to run from.

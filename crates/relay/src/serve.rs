@@ -5,6 +5,7 @@
 
 mod caller;
 mod departure;
+mod failed;
 mod forward;
 mod http;
 mod leg;
@@ -16,19 +17,18 @@ mod transparent;
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::Arc;
 
-use ekiden_relay_proto::{Failure, FailureCode, Target};
 use ekiden_transport::Connection;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::access::quota::{ClientKey, QuotaGuard};
+use crate::access::quota::QuotaGuard;
 use crate::config::{Config, Listener, ListenerKind, Peer};
 use crate::exit::dial::used::Made;
 use crate::reach::Upstream;
 use crate::shared::{Current, InFlightGuard, Node, Permit};
-use crate::stream::duplex::{Broken, Duplex, Finished, Side};
+use crate::stream::duplex::{Duplex, Finished, Side};
 use crate::stream::expiry::Expiry;
-use crate::stream::pump::PumpError;
+use failed::Asked;
 
 /// A stream ready to run.
 struct Stream {
@@ -37,6 +37,7 @@ struct Stream {
     /// Payload of the client that was read with its request.
     first: Vec<u8>,
     busy: InFlightGuard,
+    asked: Box<Asked>,
     /// Counts it among the connections of its user.
     user: Option<Box<QuotaGuard<String>>>,
 }
@@ -107,8 +108,14 @@ async fn prepare(
 impl Stream {
     /// `busy` must have begun before the client was answered: a node that drains must not miss a stream that the client knows
     /// of.
-    fn new(busy: InFlightGuard, client: impl Into<Connection>, upstream: Upstream, first: Vec<u8>) -> Self {
-        Self { client: Side::host(client), upstream, first, busy, user: None }
+    fn new(
+        busy: InFlightGuard,
+        client: impl Into<Connection>,
+        upstream: Upstream,
+        first: Vec<u8>,
+        asked: Box<Asked>,
+    ) -> Self {
+        Self { client: Side::host(client), upstream, first, busy, asked, user: None }
     }
 
     /// Counts the stream among those of its user.
@@ -118,7 +125,7 @@ impl Stream {
     }
 
     async fn run(self: Box<Self>, node: &Arc<Node>) {
-        let Self { client, upstream, first, busy, user } = *self;
+        let Self { client, upstream, first, busy, asked, user } = *self;
         let legs = upstream.leg(node).map(|leg| Box::new([None, Some(leg)]));
         // Nothing of it may stay behind: a running stream would keep room for all of it.
         let Upstream { side, peer, taken, turn, made, .. } = upstream;
@@ -129,7 +136,7 @@ impl Stream {
         let late = match duplex.run(&mut expiry, &node.overlay, legs).await {
             Ok(finished) => Late::of(finished, peer, made, node),
             Err(broken) => {
-                broken.log(peer.as_deref(), node);
+                asked.log_broken(node, peer.as_deref(), &broken);
                 None
             }
         };
@@ -137,20 +144,6 @@ impl Stream {
             Box::pin(late.deliver(node, &mut expiry)).await;
         }
         drop((busy, user, turn));
-    }
-}
-
-impl Broken {
-    /// Logs why a stream broke. Hosts reset connections every day; a node's connection that breaks is worth a line. It does not
-    /// show who broke it: a node whose host resets while a frame is under way can only reset, too.
-    fn log(&self, peer: Option<&(String, Peer)>, node: &Node) {
-        match peer {
-            Some((name, _)) if self.is_beyond && !matches!(self.error, PumpError::Reset(_)) => {
-                let line = format_args!("a stream broke off at node {name}, before it or behind it: {self}");
-                node.lines.info("broke", name, line);
-            }
-            _ => tracing::debug!("a stream was reset: {self}"),
-        }
     }
 }
 
@@ -192,17 +185,6 @@ impl Late {
         if let Some(client) = client {
             client.deliver(expiry).await;
         }
-    }
-}
-
-/// Logs why a client at `from` did not reach `target`: at the level info if it is forbidden, otherwise at debug.
-fn log_failure(node: &Node, from: SocketAddr, by: &str, target: &Target, failure: &Failure) {
-    match failure.code {
-        FailureCode::Forbidden => {
-            let line = format_args!("{from} by {by} to {target}: {failure}");
-            node.lines.info("forbidden", ClientKey::from(from.ip()), line);
-        }
-        _ => tracing::debug!("{by} to {target}: {failure}"),
     }
 }
 

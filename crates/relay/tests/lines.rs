@@ -46,6 +46,25 @@ fn a_dead_peer_is_in_the_log_and_not_once_for_each_stream() {
 }
 
 #[test]
+fn a_stream_that_failed_is_in_the_log_once_with_its_client_and_destination_unless_that_is_left_out() {
+    log::to(|line| LINES.lock().unwrap().push(line));
+    for (says, names) in [("", true), ("log_addresses = false\n", false)] {
+        let dead = closed_port();
+        let entry = node(&format!("{says}[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n"));
+        let before = logged("a stream by socks failed: connection refused").len();
+        for _ in 0..5 {
+            assert_eq!(socks(entry.address("socks").unwrap(), "127.0.0.1", dead.port()).0, 5);
+        }
+        let of_it = logged(&format!("by socks to {dead}: "));
+        assert_eq!(of_it.len(), usize::from(names), "{of_it:?}");
+        assert!(of_it.iter().all(|line| line.starts_with("127.0.0.1:") && line.contains("refused")), "{of_it:?}");
+        assert_eq!(logged(&dead.port().to_string()).len(), usize::from(names));
+        let nameless = logged("a stream by socks failed: connection refused").len() - before;
+        assert_eq!(nameless, usize::from(!names));
+    }
+}
+
+#[test]
 fn a_peer_that_is_well_again_is_said_to_be_once() {
     log::to(|line| LINES.lock().unwrap().push(line));
     let city = leg_node(Mode::Tls, "city", None, "");
@@ -195,8 +214,10 @@ fn a_stream_that_breaks_off_is_in_the_log_of_the_node_before_without_a_guess_at_
         assert_eq!(code, 0);
         reset(dying);
         assert!(!ends_cleanly(&mut client));
-        let line = format!("a stream broke off at node {name}, before it or behind it: receiving: ");
+        let line = format!("a stream broke off at node {name}, before it or behind it: 127.0.0.1:");
         wait_until("it is said", || logged(&line).len() == 1);
+        let asked = format!(" by {} to 192.0.2.1:80: receiving: ", if is_behind { "a leg" } else { "socks" });
+        assert!(logged(&line)[0].contains(&asked), "{:?}", logged(&line));
     }
 }
 

@@ -89,7 +89,10 @@ impl Quantity for Time {
     }
 
     fn written(value: &Duration) -> String {
-        format!("\"{}\"", Self::from(*value))
+        let time = Self::from(*value);
+        // A file wants a unit, also for nothing.
+        let text = if value.is_zero() { time.to_string() } else { time.shown() };
+        format!("\"{text}\"")
     }
 
     fn shown(self) -> String {

@@ -102,8 +102,8 @@ limits! {
     idle: Time = none, Time::ms(1)..=DAY;
     /// How long a stream may run; then it is reset.
     lifetime: Time = none, Time::ms(1)..=DAY;
-    /// For running streams after SIGTERM, until their hosts have taken all.
-    drain: Time = (Time::secs(10)), Time::ms(0)..=DAY;
+    /// How long streams may still run after SIGTERM, until their hosts have taken all. The node ends as soon as none is left.
+    drain: Time = (Time::secs(3600)), Time::ms(0)..=DAY;
     /// Bytes of an HTTP message's head. A longer one of a client gets 431, of an origin 502.
     http_head_size: Bytes = (Bytes::kib(64)), Bytes::kib(1)..=Bytes::mib(1);
     /// Header fields of an HTTP message. More get the same answers.

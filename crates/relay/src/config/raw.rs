@@ -39,6 +39,8 @@ section! {
     name: String = "a word", default "ekiden".to_owned();
     /// This node's own key. Relative to the configuration, and not readable by others. Needed with peers or a leg listener.
     key_file: Option<Spanned<String>> = "a file, made by `ekiden keygen`";
+    /// Whether lines of the log about streams that failed name the client's address and the destination. Lines about clients that were refused always do.
+    log_addresses: bool = "true or false", default true;
     /// Worker threads. SIGHUP does not change them.
     threads: Count = range(&THREADS), default one_per_core(), shown "one per core";
     tables {

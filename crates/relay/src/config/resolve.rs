@@ -109,6 +109,7 @@ impl Source<'_> {
         Ok(Config {
             name,
             identity,
+            log_addresses: raw.log_addresses(),
             threads,
             tcp,
             congestion,

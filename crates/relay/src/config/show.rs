@@ -20,7 +20,7 @@ impl fmt::Display for Config {
         if let (Some(file), Some(identity)) = (&self.key_file, &self.identity) {
             writeln!(f, "key_file = {}  # {}", text(&file.display().to_string()), identity.fingerprint())?;
         }
-        writeln!(f, "threads = {}", self.threads)?;
+        writeln!(f, "log_addresses = {}\nthreads = {}", self.log_addresses, self.threads)?;
         writeln!(f, "\n[tcp]\n{}", tcp_settings(&self.tcp).join("\n"))?;
         self.congestion(f)?;
         self.limits(f)?;

@@ -5,6 +5,8 @@ use tokio::net::TcpStream;
 
 use super::timeouts::left;
 
+const HAS_LEFT: &str = "the client has left";
+
 /// What it means if a client ends its side before it is answered, with nothing unread before the end. A reset always means that
 /// the client has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,5 +28,10 @@ pub async fn unless_client_leaves<T>(
         reached = reaching => return reached,
         () = left(client, eof == ClientEof::Leaves) => {}
     }
-    Err(Failure::new(FailureCode::Other, "the client has left"))
+    Err(Failure::new(FailureCode::Other, HAS_LEFT))
+}
+
+/// Whether a failure is none of the destination: its client has left.
+pub fn has_left(failure: &Failure) -> bool {
+    failure.text == HAS_LEFT
 }

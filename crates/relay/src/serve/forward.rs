@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use super::Stream;
 use super::caller::Caller;
 use super::departure::{ClientEof, unless_client_leaves};
-use crate::access::quota::ClientKey;
+use super::failed::Asked;
 use crate::config::{Listener, ListenerKind, Reply};
 use crate::peer::Early;
 use crate::reach::{Destination, reach, reach_in_turn};
@@ -34,6 +34,7 @@ pub(super) async fn prepare(
         Reply::Early => Early::Introduced(&header, &client),
         Reply::Connected => Early::Nothing,
     };
+    let asked = Box::new(Asked::new(caller.address(), "forward", to));
     let destination = Destination::configured(to).of_class(listener.class.as_deref());
     let reaching = async {
         match via {
@@ -43,13 +44,11 @@ pub(super) async fn prepare(
     };
     let reached = unless_client_leaves(client.socket(), ClientEof::HalfClose, reaching).await;
     match reached {
-        Ok(upstream) if upstream.took_early => Some(Stream::new(busy, client, upstream, Vec::new())),
-        Ok(upstream) => Some(Stream::new(busy, client, upstream, header)),
+        Ok(upstream) if upstream.took_early => Some(Stream::new(busy, client, upstream, Vec::new(), asked)),
+        Ok(upstream) => Some(Stream::new(busy, client, upstream, header, asked)),
         Err(failure) => {
             // The client has no protocol to be told in; dropping its connection resets it.
-            let from = caller.address();
-            let line = format_args!("{from} by forward to {to}: {failure}");
-            node.lines.info("forward", ClientKey::from(from.ip()), line);
+            asked.log_failure(node, &failure);
             None
         }
     }

@@ -21,9 +21,10 @@ use self::exchange::{Exchange, Sent, gone};
 use self::origin::{Origin, finish};
 use super::caller::Caller;
 use super::departure::{ClientEof, unless_client_leaves};
+use super::failed::Asked;
 use super::login::{self, Login};
 use super::timeouts::{LINGER, end_first, left};
-use super::{Stream, class_of, log_failure, user_quota};
+use super::{Stream, class_of, user_quota};
 use crate::access::logins::Crowded;
 use crate::access::quota::QuotaGuard;
 use crate::config::{Config, Limits, Listener, ListenerKind, Reply};
@@ -264,11 +265,12 @@ impl Client<'_> {
         // A tunnel's client that ends its side has closed the tunnel (RFC 9110 §9.3.6), unless it sent something into it.
         let eof = if is_early || !first.is_empty() { ClientEof::HalfClose } else { ClientEof::Leaves };
         let config = self.node.config();
+        let asked = Box::new(Asked::new(self.caller.address(), "http tunnel", &request.target));
         let reaching = reach(self.node, self.destination(&config, &request.target), early);
         let upstream = match unless_client_leaves(self.stream.socket(), eof, reaching).await {
             Ok(upstream) => upstream,
             Err(failure) => {
-                log_failure(self.node, self.caller.address(), "http tunnel", &request.target, &failure);
+                asked.log_failure(self.node, &failure);
                 // A client that was told of success already is reset.
                 if !is_early {
                     self.refuse(failure.code.http_status(), &failure.text, false).await;
@@ -279,7 +281,7 @@ impl Client<'_> {
         if !is_early {
             Output::raw(&self.stream).write(ESTABLISHED).await.ok()?;
         }
-        Some(Stream::new(busy, self.stream, upstream, first).of(self.user))
+        Some(Stream::new(busy, self.stream, upstream, first, asked).of(self.user))
     }
 
     /// Answers a request that goes no further than this node.
@@ -320,7 +322,7 @@ impl Client<'_> {
         let reaching = reach(self.node, self.destination(&config, &request.target), early);
         let reached = unless_client_leaves(self.stream.socket(), ClientEof::HalfClose, reaching).await;
         let upstream = reached.map_err(|failure| {
-            log_failure(self.node, self.caller.address(), "http", &request.target, &failure);
+            Asked::new(self.caller.address(), "http", &request.target).log_failure(self.node, &failure);
             refused(failure)
         })?;
         let is_sent = upstream.took_early;

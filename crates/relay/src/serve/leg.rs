@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::departure::{ClientEof, unless_client_leaves};
-use super::log_failure;
+use super::failed::Asked;
 use crate::access::quota::{ClientKey, Limit};
 use crate::config::Listener;
 use crate::overlay::{OnLeg, stream_id};
@@ -183,7 +183,7 @@ async fn serve_stream(
     let Upstream { side, peer, bound, .. } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {
-            log_failure(node, from.address, "a leg", &request.target, &failure);
+            Asked::new(from.address, "a leg", &request.target).log_failure(node, &failure);
             let failure = if request.chain.is_empty() { named(node, failure) } else { failure };
             stream.send_all(&encode_failed(&failure)).await?;
             let limit = node.config().limits.handshake;
@@ -197,7 +197,7 @@ async fn serve_stream(
     let mut expiry = Expiry::new(&node.config().limits);
     let run = Box::pin(Duplex::new(client, side, &[]).run(&mut expiry, &node.overlay, legs)).await;
     let finished = run.map_err(|broken| {
-        broken.log(peer.as_deref(), node);
+        Asked::new(from, "a leg", &request.target).log_broken(node, peer.as_deref(), &broken);
         io::Error::other(broken)
     })?;
     let Finished { a: client, b: side, owes_end, is_delivered, is_refused, has_refused } = finished;

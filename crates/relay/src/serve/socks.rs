@@ -12,9 +12,10 @@ use tokio::time::timeout;
 
 use super::caller::Caller;
 use super::departure::{ClientEof, unless_client_leaves};
+use super::failed::Asked;
 use super::login::{self, Login};
 use super::timeouts::{left, linger};
-use super::{Stream, class_of, log_failure, user_quota};
+use super::{Stream, class_of, user_quota};
 use crate::access::quota::{ClientKey, QuotaGuard};
 use crate::config::{Listener, Reply};
 use crate::peer::Early;
@@ -45,16 +46,17 @@ pub(super) async fn prepare(
     let config = node.config();
     let class = class_of(&config, listener, user.as_ref().map(|user| user.key().as_str()));
     let to = Destination::asked(&target).of_class(class);
+    let asked = Box::new(Asked::new(caller.address(), "socks", &target));
     if listener.reply == Reply::Early && is_allowed(node, &target) {
         client.write_all(&reply(0, None)).await.ok()?;
         let client = Connection::from(client);
         let early = if first.is_empty() { Early::Host(&client) } else { Early::Nothing };
         let reaching = reach(node, to, early);
         return match unless_client_leaves(client.socket(), ClientEof::HalfClose, reaching).await {
-            Ok(upstream) => Some(Stream::new(busy, client, upstream, first).of(user)),
+            Ok(upstream) => Some(Stream::new(busy, client, upstream, first, asked).of(user)),
             Err(failure) => {
                 // The client was told of success already: dropping its connection resets it.
-                tracing::debug!("socks to {target}: {failure}");
+                asked.log_failure(node, &failure);
                 None
             }
         };
@@ -71,10 +73,10 @@ pub(super) async fn prepare(
     // A few bytes fit into the send buffer of a new connection: this does not block.
     let written = timeout(limit, client.write_all(&answer)).await;
     match (reached, written) {
-        (Ok(upstream), Ok(Ok(()))) => Some(Stream::new(busy, client, upstream, first).of(user)),
+        (Ok(upstream), Ok(Ok(()))) => Some(Stream::new(busy, client, upstream, first, asked).of(user)),
         (Ok(_), _) => None,
         (Err(failure), _) => {
-            log_failure(node, caller.address(), "socks", &target, &failure);
+            asked.log_failure(node, &failure);
             Side::host(client).end_cleanly();
             None
         }

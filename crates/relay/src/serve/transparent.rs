@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use super::Stream;
 use super::caller::Caller;
 use super::departure::{ClientEof, unless_client_leaves};
+use super::failed::Asked;
 use crate::access::quota::ClientKey;
 use crate::config::{Listener, ListenerKind, Reply};
 use crate::peer::Early;
@@ -38,6 +39,7 @@ pub(super) async fn prepare(
         Reply::Connected => Early::Nothing,
     };
     let target = to.into();
+    let asked = Box::new(Asked::new(from, "transparent", &target));
     // The client would reach it through this machine anyway.
     let destination = Destination::configured(&target).on_behalf_of(Some(from)).of_class(listener.class.as_deref());
     let reaching = async {
@@ -49,13 +51,13 @@ pub(super) async fn prepare(
     let reached = unless_client_leaves(client.socket(), ClientEof::HalfClose, reaching).await;
     match reached {
         Ok(upstream) => {
-            let mut stream = Stream::new(busy, client, upstream, Vec::new());
+            let mut stream = Stream::new(busy, client, upstream, Vec::new(), asked);
             stream.client.has_transparent_address = true;
             Some(stream)
         }
         Err(failure) => {
             // The client has no protocol to be told in; dropping its connection resets it.
-            node.lines.info("transparent", ClientKey::from(from.ip()), format_args!("{from} to {to}: {failure}"));
+            asked.log_failure(node, &failure);
             None
         }
     }

@@ -19,6 +19,7 @@ use super::exchange::Exchange;
 use super::{Client, Failed, LINGER, Origin, Outcome, finish};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, reach, reach_beside};
+use crate::serve::failed::Asked;
 use crate::serve::http::body::Reader;
 use crate::shared::Node;
 use crate::stream::expiry::Expiry;
@@ -46,7 +47,8 @@ impl Client<'_> {
         let config = self.node.config();
         let to = self.destination(&config, &request.target);
         let fetching = async {
-            let mut control = Control::open(self.node, to, self.limits.response).await?;
+            let asked = Asked::new(self.caller.address(), "ftp", &request.target);
+            let mut control = Control::open(self.node, to, self.limits.response, &asked).await?;
             let answered = control.answer(fetch, &exchange).await;
             if !matches!(answered, Err(Failed::Reset(_))) {
                 control.quit();
@@ -66,9 +68,17 @@ impl Client<'_> {
 }
 
 impl<'a> Control<'a> {
-    async fn open(node: &'a Arc<Node>, to: Destination<'a>, completion_limit: Duration) -> Result<Self, Failed> {
+    async fn open(
+        node: &'a Arc<Node>,
+        to: Destination<'a>,
+        completion_limit: Duration,
+        asked: &Asked,
+    ) -> Result<Self, Failed> {
         let upstream = reach(node, to, Early::Nothing).await;
-        let upstream = upstream.map_err(|failure| Failed::Tell(failure.code.http_status(), failure.text))?;
+        let upstream = upstream.map_err(|failure| {
+            asked.log_failure(node, &failure);
+            Failed::Tell(failure.code.http_status(), failure.text)
+        })?;
         let reader = Reader::new(upstream.side.framing);
         Ok(Self { node, target: to.target, completion_limit, upstream, reader, replies: Replies::default() })
     }

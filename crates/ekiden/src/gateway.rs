@@ -28,9 +28,10 @@ const EXAMPLE: &str = r#"Example of a configuration (TOML):
 /// in the kernel. docs/guide/gateway.md describes every key.
 ///
 /// Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON to start, and gives up what it does not need afterwards. Prints `device NAME`, then
-/// `ready`. Logs to standard error; EKIDEN_LOG sets the level (error, warn, info, debug, trace; default info).
+/// `ready`. Logs to standard error; EKIDEN_LOG sets the level (error, warn, info, debug, trace; default info). SIGUSR1 makes the log
+/// more detailed, SIGUSR2 as it was.
 ///
-/// SIGTERM, SIGINT and SIGHUP end it. The programs go with the process, however that ends, and packets pass as before; with `restart_within` they
+/// A gateway that has the device already is waited for up to 5 s. SIGTERM, SIGINT and SIGHUP end it. The programs go with the process, however that ends, and packets pass as before; with `restart_within` they
 /// go on for that time, and the next process takes them over.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLE, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]

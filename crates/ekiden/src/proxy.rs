@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use ekiden_relay::{Config, Relay, Rules, StartError, sections};
 use ekiden_transport::Security;
 
@@ -38,10 +39,11 @@ const EXAMPLE: &str = r#"Example of a configuration (TOML):
 /// and listener have a plain_key_file (ekiden keygen --shared).
 ///
 /// Prints `listening KIND ADDRESS` for every listener, then `ready`. Logs to standard error; EKIDEN_LOG sets the level
-/// (error, warn, info, debug, trace; default info).
+/// (error, warn, info, debug, trace; default info). SIGUSR1 makes the log more detailed, SIGUSR2 as it was.
 ///
-/// SIGHUP reads the file again and keeps the old configuration if the new one is wrong. SIGTERM and SIGINT stop
-/// accepting and wait up to limits.drain for what is running; a second one ends at once.
+/// An address that is in use, or not this host's yet, is waited for up to 5 s. SIGHUP reads the file again and keeps the old
+/// configuration if the new one is wrong. SIGTERM and SIGINT stop accepting and wait up to limits.drain for what is running; a
+/// second one ends at once.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub struct Args {
@@ -83,7 +85,14 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         return Ok(());
     }
     if args.check {
+        Relay::keep_what_it_needs(&config)?;
+        // At SIGHUP the running node reads its files with the rights that are left now.
+        Config::load(&file)
+            .context("the node could not read its files again at SIGHUP, with the rights that it keeps")?;
         Relay::check(&config).map_err(|error| placed(error, &file))?;
+        if let Some(warning) = config.absence() {
+            out::note(format_args!("ekiden: {warning}"));
+        }
         for (name, peer) in &config.peers {
             if matches!(peer.security, Security::Tls { known: None, .. }) {
                 out::note(format_args!("ekiden: [peer.{name}] has no fingerprint, so no stream can go over it"));

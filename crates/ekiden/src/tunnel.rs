@@ -39,9 +39,9 @@ and peers that need no address."#;
 ///
 /// Needs CAP_NET_ADMIN to start, and gives it up then, unless settings of the section `tcp` need it for each connection. Prints
 /// `device NAME`, `listening tunnel ADDRESS` if it listens, then `ready`. Logs to standard error; EKIDEN_LOG sets the level
-/// (error, warn, info, debug, trace; default info).
+/// (error, warn, info, debug, trace; default info). SIGUSR1 makes the log more detailed, SIGUSR2 as it was.
 ///
-/// SIGTERM and SIGINT end it. The device and its routes go with the process, however that ends.
+/// A device or an address that is in use, or an address that is not this host's yet, is waited for up to 5 s. SIGTERM and SIGINT end it. The device and its routes go with the process, however that ends.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLE, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {

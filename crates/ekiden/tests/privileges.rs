@@ -172,6 +172,44 @@ fn a_file_of_somebody_else_s_that_root_may_no_longer_read_is_told_with_the_remed
 }
 
 #[test]
+fn a_check_finds_what_the_node_would_not_find_or_could_not_read_when_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+        file
+    };
+    let check = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+        let output = command.args(["proxy", "--check", "-c", "node.toml"]).current_dir(&folder).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let shared = file("key", &"a".repeat(64));
+    let leg = "[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:0\"\nplain_key_file = \"key\"\n";
+    file("node.toml", leg);
+    assert_eq!(check(), (Some(0), String::new()));
+    if geteuid().is_root() {
+        chown(&shared, Some(1000), None).unwrap();
+        let (code, said) = check();
+        assert!(code == Some(3) && said.contains("with the rights that it keeps"), "{code:?} {said}");
+        assert!(said.contains("key") && said.contains("`chown root` it") && said.lines().count() == 1, "{said}");
+    }
+    let taken = "kind = \"transparent\"\naddress = \"127.0.0.1:3129\"\ninterfaces = [\"nosuch0\"]\n";
+    file("node.toml", &format!("[listen.lan]\n{taken}"));
+    let (code, said) = check();
+    assert!(code == Some(4) && said.contains("there is no network interface 'nosuch0' here"), "{code:?} {said}");
+    let mut keygen = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+    assert!(keygen.args(["keygen", "own"]).current_dir(&folder).output().unwrap().status.success());
+    let other = "address = \"192.0.2.1:7000\"\nnear = [\"192.0.2.0/24\"]\n";
+    file("members.toml", &format!("[node.other]\nfingerprint = \"sha256:{}\"\n{other}", "a".repeat(64)));
+    let own = "name = \"lost\"\nkey_file = \"own\"\n[overlay]\nmembers_file = \"members.toml\"\n";
+    file("node.toml", &format!("{own}{SOCKS}"));
+    let (code, said) = check();
+    assert!(code == Some(0) && said.contains("this node, 'lost', is not in "), "{code:?} {said}");
+}
+
+#[test]
 fn what_was_given_up_does_not_come_back_by_sighup() {
     if !geteuid().is_root() {
         eprintln!("ignored: only root has something to give up");

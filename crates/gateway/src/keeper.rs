@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ekiden_bpf::gateway::{Events, Found, Gateway, GatewayError, HookKind, KEPT};
 use ekiden_net::privileges::{Capability, has, keep_only};
-use ekiden_net::{device, kernel_text, status_socket};
+use ekiden_net::{device, kernel_text, patience, status_socket};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -68,10 +68,15 @@ struct Unkept {
 pub fn run(config: Config) -> Result<(), StartError> {
     let ifindex = device::index(&config.device).map_err(|_| StartError::NoDevice(config.device.clone()))?;
     // Before the programs are loaded: whoever has the name has the device.
-    let asked = match status_socket::listen(&socket_name(&config.device)) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(taken(config.device)),
-        asked => asked?,
-    };
+    let asked = patience::patiently(
+        patience::deadline(),
+        || match status_socket::listen(&socket_name(&config.device)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(taken(config.device.clone())),
+            asked => Ok(asked?),
+        },
+        |error| matches!(error, StartError::Runs(_)),
+        |error| tracing::warn!("the device is waited for, {:?} at most: {error}", patience::LONGEST),
+    )?;
     check_capabilities(has)?;
     let (gateway, hook) = programs::start(&config, ifindex).map_err(refused)?;
     let events = RefCell::new(gateway.events()?);

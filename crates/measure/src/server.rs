@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ekiden_keys::{Fingerprint, random_secret};
-use ekiden_net::socket::{TcpOptions, canonical, client_of, ensure_free, listen, open_files};
+use ekiden_net::patience;
+use ekiden_net::socket::{TcpOptions, await_free, canonical, client_of, listen, open_files};
 use ekiden_record::EndSettings;
 use ekiden_transport::{Admission, Bounds, Connection, EvictionTable, Security, Stranger, Strangers, accept};
 use indexmap::IndexMap;
@@ -82,6 +83,11 @@ pub enum Admits {
 /// What happens at a server, for its log.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Happened {
+    /// The address cannot be had yet, and is waited for, up to [`patience::LONGEST`].
+    Waits {
+        /// Why.
+        why: String,
+    },
     /// It listens.
     Ready(SocketAddr),
     /// A measurement begins.
@@ -163,6 +169,8 @@ pub enum StartError {
 /// # Errors
 /// [`StartError`].
 pub fn run(settings: Settings, log: impl Fn(Happened) + Send + Sync + 'static) -> Result<(), StartError> {
+    // Before the signals have another meaning than to end the process.
+    await_free(settings.address, false, patience::deadline(), |error| log(Happened::Waits { why: error.to_string() }))?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
@@ -176,7 +184,6 @@ pub fn run(settings: Settings, log: impl Fn(Happened) + Send + Sync + 'static) -
 }
 
 async fn serve(settings: Settings, log: impl Fn(Happened) + Send + Sync + 'static) -> Result<(), StartError> {
-    ensure_free(settings.address, false)?;
     let listener = listen(settings.address, false, &TcpOptions::default())?;
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;

@@ -142,6 +142,11 @@ impl HistoryError {
     pub fn may_pass(&self) -> bool {
         !matches!(self.kind, HistoryErrorKind::Gone)
     }
+
+    /// Whether another monitor writes it, which may be about to end.
+    pub fn is_held(&self) -> bool {
+        matches!(self.kind, HistoryErrorKind::Held)
+    }
 }
 
 impl History {

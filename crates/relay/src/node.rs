@@ -11,12 +11,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ekiden_controls::Registration;
+use ekiden_net::privileges::keep_only;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 use crate::config::Config;
-use crate::host::congestion;
 use crate::host::rules::{Installed, Rules};
+use crate::host::{congestion, privileges};
 use crate::shared::{Node, Worker};
 pub use error::StartError;
 use listening::{Bound, CloseReason, Closing, Sockets};
@@ -102,14 +103,24 @@ impl Relay {
         Ok(())
     }
 
-    /// Whether the congestion controls, buffers and files that `config` names are available; ekiden's own controls, which are
-    /// brought into the kernel at the start, are not tried.
+    /// Gives up for good what a node with this configuration gives up once it listens, so that [`Relay::check`], and reading
+    /// the configuration again, find what the running node would.
     ///
     /// # Errors
-    /// [`StartError::Congestion`], [`StartError::Buffer`] and [`StartError::Registry`].
+    /// [`StartError::Privileges`].
+    pub fn keep_what_it_needs(config: &Config) -> Result<(), StartError> {
+        keep_only(&privileges::needed(config)).map_err(StartError::Privileges)
+    }
+
+    /// Whether the congestion controls, buffers, files, interfaces and settings that `config` needs are there; ekiden's own controls,
+    /// which are brought into the kernel at the start, are not tried.
+    ///
+    /// # Errors
+    /// [`StartError::Congestion`], [`StartError::Buffer`], [`StartError::Rules`] and [`StartError::Registry`].
     pub fn check(config: &Config) -> Result<(), StartError> {
         congestion::check(config)?;
         buffers::check(config)?;
+        Rules::of(config).map_or(Ok(()), |rules| rules.check())?;
         Ok(membership::check(config)?)
     }
 

@@ -88,6 +88,31 @@ fn sigterm_lets_streams_end_and_resets_those_that_do_not() {
 }
 
 #[test]
+fn a_new_process_takes_the_listener_over_while_streams_of_the_old_one_go_on() {
+    let (host, _) = listener();
+    let socks_at = SOCKS.replace("127.0.0.1:0", &spare_port().to_string());
+    let mut old = Process::start("old", &socks_at);
+    let (mut client, mut server) = open(&old, &host);
+    old.signal(Signal::SIGTERM);
+    old.wait_for_line("stopping: 1 streams run, and have 3600s to end");
+    // The old one still closes its listener, and no client is refused meanwhile.
+    let new = Process::start("new", &socks_at);
+    let (mut other, mut other_server) = open(&new, &host);
+    for (from, to) in [(&mut client, &mut server), (&mut other, &mut other_server)] {
+        let sent = noise(100_000, 7);
+        from.write_all(&sent).unwrap();
+        let mut got = vec![0; sent.len()];
+        to.read_exact(&mut got).unwrap();
+        assert!(got == sent);
+    }
+    assert!(old.child.try_wait().unwrap().is_none(), "its stream runs");
+    drop(client.shutdown(Shutdown::Write));
+    drop(server);
+    assert!(old.ends_within(PATIENCE));
+    assert!(old.child.wait().unwrap().success());
+}
+
+#[test]
 fn a_second_signal_ends_at_once() {
     let (host, _) = listener();
     let mut process = Process::start("twice", &format!("[limits]\ndrain = \"1h\"\n{SOCKS}"));

@@ -1,18 +1,17 @@
 //! A node with a tunnel: its device, its connections to the peers, and the life of the process.
 
 use std::cell::Cell;
+use std::fmt;
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
 use std::rc::Rc;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ekiden_controls::Registration;
 use ekiden_keys::random_secret;
 use ekiden_link::{Siblings, Signals};
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
-use ekiden_net::status_socket;
+use ekiden_net::{patience, status_socket};
 use ekiden_transport::{Bounds, Strangers, Throttle};
 use ekiden_units::Time;
 use tokio::net::{TcpListener, UnixListener};
@@ -47,9 +46,6 @@ use slot::{PeerState, Slot};
 /// How long a node has to prove who it is and to greet.
 const GREETING: Duration = Duration::from_secs(10);
 
-/// How long a listener may still be there when its process has been killed.
-const LEAVING: Duration = Duration::from_secs(1);
-
 /// What all tasks share. They run on one thread.
 struct Node {
     config: Config,
@@ -82,10 +78,8 @@ pub fn run(config: Config) -> Result<(), StartError> {
     // Kept for as long as the process lives, for the connections to come.
     let _held = bring_control(&config)?;
     socket::check(&config.tcp).map_err(StartError::Tcp)?;
-    let listen = |Listen { address, .. }: &Listen| {
-        wait_until_free(*address)?;
-        socket::listen(*address, false, &config.tcp)
-    };
+    await_free(&config)?;
+    let listen = |Listen { address, .. }: &Listen| socket::listen(*address, false, &config.tcp);
     let listener = config.listen.as_ref().map(listen).transpose().map_err(StartError::Listen)?;
     let tun = device::create(&config)?;
     let asked = status_socket::listen(&socket_name(&config.device.name));
@@ -141,20 +135,17 @@ pub fn run(config: Config) -> Result<(), StartError> {
     ended
 }
 
-/// Fails if somebody else listens there: two tunnels with one port would each get some of the connections. Of a tunnel that is
-/// killed the device goes first, and the listener a moment later.
-fn wait_until_free(address: SocketAddr) -> Result<(), SocketError> {
-    let begin = Instant::now();
-    loop {
-        match socket::ensure_free(address, false) {
-            Err(SocketError::Bind { source, .. })
-                if source.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < LEAVING =>
-            {
-                sleep(LEAVING / 20);
-            }
-            other => return other,
-        }
-    }
+/// Waits for what a process before this one gives up, or the host will have: the device's name, the address to listen on. Two tunnels
+/// with one port would each get some of the connections.
+fn await_free(config: &Config) -> Result<(), StartError> {
+    let until = patience::deadline();
+    let waits = |what: &str, why: &dyn fmt::Display| {
+        tracing::warn!("{what} is waited for, {:?} at most: {why}", patience::LONGEST);
+    };
+    let is_taken = |error: &StartError| matches!(error, StartError::DeviceInUse(_));
+    patience::patiently(until, || device::check(config), is_taken, |error| waits("the device", error))?;
+    let Some(Listen { address, .. }) = &config.listen else { return Ok(()) };
+    socket::await_free(*address, false, until, |error| waits("the address", error)).map_err(StartError::Listen)
 }
 
 /// Brings the congestion control that the configuration names into the kernel, if it is one of ekiden's own.

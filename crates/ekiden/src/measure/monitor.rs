@@ -9,9 +9,10 @@ use clap::Subcommand;
 use ekiden_files::check_target;
 use ekiden_keys::Identity;
 use ekiden_monitor::{
-    Config, Event, Failure, History, Measured, Server, Service, Target, Zone, by_iperf3, by_server, picture, since,
-    to_csv, to_json, to_prometheus, to_text,
+    Config, Event, Failure, History, HistoryError, Measured, Server, Service, Target, Zone, by_iperf3, by_server,
+    picture, since, to_csv, to_json, to_prometheus, to_text,
 };
+use ekiden_net::patience;
 use ekiden_units::Time;
 use nix::sys::signal::{SigSet, Signal};
 
@@ -39,7 +40,7 @@ enum Action {
 /// Measure until told to stop.
 ///
 /// Says how much data a day's rounds move at most, then `ready`. Logs each measurement to standard error; EKIDEN_LOG sets the level (error,
-/// warn, info, debug, trace; default info). SIGTERM, SIGINT and SIGHUP end it, also within a measurement, which is then not kept.
+/// warn, info, debug, trace; default info); SIGUSR1 makes the log more detailed, SIGUSR2 as it was. SIGTERM, SIGINT and SIGHUP end it, also within a measurement, which is then not kept.
 ///
 /// While the disk is full, measurements wait in memory and are written when there is room; what could not be written at the end is told by exit
 /// code 3.
@@ -122,7 +123,10 @@ fn keep(args: &Run) -> anyhow::Result<()> {
     signals.thread_block()?;
     let _log = log::start()?;
     let identity = config.key_file.as_deref().map(Identity::load).transpose()?;
-    let history = History::open(&config.history)?;
+    let open = || History::open(&config.history);
+    let history = patience::patiently(patience::deadline(), open, HistoryError::is_held, |error| {
+        tracing::warn!("the history is waited for, {:?} at most: {error}", patience::LONGEST);
+    })?;
     out::line(config.announcement())?;
     let mut service =
         Service::new(config, history, Arc::new(move |target: &Target| measure(target, identity.as_ref())));

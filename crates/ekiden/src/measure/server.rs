@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_measure::server::{ADDRESS, Admits, Happened, Patience, Settings, StartError, run as serve};
-use ekiden_net::lookup;
+use ekiden_net::{lookup, patience};
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_relay::{Config, ListenerKind};
 use ekiden_transport::{Prepared, Security, Throttle};
@@ -36,7 +36,8 @@ const EXAMPLES: &str = "Examples:
 ///
 /// It serves nodes whose keys it knows: those of the leg listeners of a node's configuration (--config), or those that --node names.
 /// One measures at a time. It connects to nobody: it sends to those who have connected to it and asked. Prints `listening on ADDRESS`;
-/// logs to standard error (EKIDEN_LOG sets the level). SIGTERM and SIGINT end it.
+/// logs to standard error (EKIDEN_LOG sets the level; SIGUSR1 makes it more detailed, SIGUSR2 as it was). An address that is in use, or
+/// not this host's yet, is waited for up to 5 s. SIGTERM and SIGINT end it.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -139,6 +140,9 @@ pub fn code(error: &StartError) -> u8 {
 
 fn tell(lines: &Throttle, happened: Happened) {
     match happened {
+        Happened::Waits { why } => {
+            tracing::warn!("the address is waited for, {:?} at most: {why}", patience::LONGEST);
+        }
         Happened::Ready(address) => {
             let _ = out::line(format_args!("listening on {address}"));
         }

@@ -8,7 +8,11 @@ code=0; on router "$EKIDEN" gateway status wan0 2> said || code=$?
 [ $code = 2 ] && grep -q "no gateway runs on the device 'wan0'" said || fail "$code $(cat said)"
 sed -i 's/wan0/wan7/' gateway.toml; refused 4 "gateway.toml:2: there is no network device 'wan7' here"
 sed -i 's/wan7/wan0/' gateway.toml
-start; refused 4 "gateway.toml:2: a gateway runs on the device 'wan0' already"; kill $gateway; wait $gateway
+# One that runs may be about to end: it is waited for, which is told before.
+start; code=0; on router timeout 20 "$EKIDEN" gateway -c gateway.toml > out 2> said || code=$?
+[ $code = 4 ] && grep -q "WARN.*waited for, 5s at most: a gateway runs" said || fail "$code: $(cat said)"
+[ "$(tail -n 1 said | grep -c "gateway.toml:2: a gateway runs on the device 'wan0' already")" = 1 ] || fail "$(cat said)"
+kill $gateway; wait $gateway
 # Others' programs with its name are told apart from gateways.
 hold() {
   rm -f held

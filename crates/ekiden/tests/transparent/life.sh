@@ -91,4 +91,21 @@ sees fd00:2::1 '[fd00:3::2]:8080'
 [ "$(ip -n island rule | grep -c fwmark)" = 1 ] || fail "$(ip -n island rule)"
 stop $pid
 clean island
+
+# A new process of the node takes the rules over while streams of the old one run, and keeps them when that has ended.
+node island; old=$pid
+begun=$(accepted island)
+talk 10.3.0.2; relayed=$port
+until_accepted island $((begun + 1))
+kill -TERM $old
+node island
+sees_client 10.1.0.2 10.3.0.2:8080
+until_accepted island $((begun + 2))
+goes_on $relayed
+ends_well $relayed
+wait $old || fail "it ended with $?"
+sees_client 10.1.0.2 10.3.0.2:8080
+until_accepted island $((begun + 3))
+stop $pid
+clean island
 ends_well $before4; ends_well $before6

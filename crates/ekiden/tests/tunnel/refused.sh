@@ -30,10 +30,18 @@ ip -n city link show ekiden0 2> /dev/null && fail "a device is left"
 # A device that somebody removes: the tunnel is over, and says so.
 start city
 # A second tunnel does not share the port, nor one address of it.
-for address in 0.0.0.0:7100 192.0.2.1:7100 [::]:7100; do
-  sed "s/0.0.0.0:7100/$address/; s/ekiden0/other0/; s/10.77/10.78/; s/fd77/fd78/" city/city.toml > city/second.toml
-  said 5 "second.toml:8: \[listen\]: cannot listen on .*7100: Address already in use.*which program has it" second.toml
-done
+second() { # NUMBER ADDRESS
+  local code=0
+  sed "s/0.0.0.0:7100/$2/; s/ekiden0/other$1/; s/10.77/10.78/; s/fd77/fd78/" city/city.toml > city/second$1.toml
+  (cd city && ip netns exec city timeout 20 "$EKIDEN" tunnel -c second$1.toml 2> ../second$1.log > /dev/null) || code=$?
+  [ $code = 5 ] || fail "$code: $(cat second$1.log)"
+  grep -q "second$1.toml:8: \[listen\]: cannot listen on .*7100: Address already in use.*which program has it" second$1.log
+}
+# Each waits a while: the first one might be about to end.
+second 1 0.0.0.0:7100 & seconds=$!
+second 2 192.0.2.1:7100 & seconds="$seconds $!"
+second 3 [::]:7100 & seconds="$seconds $!"
+for one in $seconds; do wait $one || fail "$(cat second*.log)"; done
 ip -n city link del ekiden0
 await 5 grep -q "the device 'ekiden0' is gone" city.log
 code=0; wait $pid_city || code=$?

@@ -26,7 +26,7 @@ pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
     async move {
         let mut looks = interval(LOOK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut is_answering = false;
+        let mut answering: Option<JoinHandle<()>> = None;
         let mut is_told = false;
         let mut asked = Asked::default();
         loop {
@@ -36,19 +36,20 @@ pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
                     ask_doubts(&node);
                     continue;
                 }
-                () = node.stopping() => return,
+                () = node.stopping() => {
+                    // The name is for the process that comes after this one.
+                    answering.inspect(JoinHandle::abort);
+                    return;
+                }
             }
             let config = node.config();
             asked.follow(&node, config.overlay.as_ref().and_then(|overlay| overlay.ask_socket.as_deref()));
             if config.overlay.is_none() {
                 continue;
             }
-            if !is_answering {
+            if answering.is_none() {
                 match first.take().unwrap_or_else(|| listen(&node)).and_then(UnixListener::from_std) {
-                    Ok(listener) => {
-                        is_answering = true;
-                        tokio::spawn(answer(node.clone(), listener));
-                    }
+                    Ok(listener) => answering = Some(tokio::spawn(answer(node.clone(), listener))),
                     // The name may be free later: the process that has it may be this node's before a restart.
                     Err(error) if !replace(&mut is_told, true) => {
                         let name = socket_name(&config.name);

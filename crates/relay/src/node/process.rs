@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;
+use std::time::Duration;
 
-use ekiden_net::allocator;
-use ekiden_net::privileges::keep_only;
-use ekiden_net::socket;
+use ekiden_net::socket::{self, SocketError};
+use ekiden_net::{allocator, patience};
+use ekiden_units::Time;
 use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
@@ -18,14 +19,18 @@ use crate::node::membership::Membership;
 use crate::node::{Relay, StartError};
 
 /// How often draining looks whether it is done.
-const DRAIN_STEP: std::time::Duration = std::time::Duration::from_millis(20);
+const DRAIN_STEP: Duration = Duration::from_millis(20);
+
+/// How often it says how many streams are left.
+const DRAIN_TOLD: Duration = Duration::from_secs(60);
 
 /// How long an end waits for etcd to be told of it, once nothing else is waited for.
-const LEAVING: std::time::Duration = std::time::Duration::from_secs(3);
+const LEAVING: Duration = Duration::from_secs(3);
 
 /// Runs the node that `config`, read from `file`, describes, until a signal ends it.
 ///
-/// Once it listens, it gives up all privileges that the configuration does not need, for good.
+/// An address that is in use, or is not this host's yet, is waited for up to [`patience::LONGEST`]. Once it listens, the node gives up
+/// all privileges that the configuration does not need, for good.
 ///
 /// Writes `listening KIND ADDRESS` for every listener and then `ready` to standard output. SIGHUP reads `file`
 /// again; SIGTERM and SIGINT drain for at most `limits.drain`; a second one ends at once.
@@ -37,10 +42,11 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut hangup = signal(SignalKind::hangup())?;
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        // Until the end of this, SIGTERM and SIGINT end the process.
+        await_addresses(&config)?;
+        let mut ends = Ends::new()?;
         let mut relay = Relay::bind(config.clone())?;
-        keep_only(&privileges::needed(&config)).map_err(StartError::Privileges)?;
+        Relay::keep_what_it_needs(&config)?;
         let mut membership = Membership::new(config.clone())?;
         relay.node.overlay.observe(membership.observer());
         relay.serve()?;
@@ -61,27 +67,18 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
                     }
                 }
                 () = membership.changed() => take_members(&mut relay, &membership),
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+                () = ends.recv() => break,
             }
         }
         let left = membership.end();
         relay.stop_accepting();
-        let deadline = Instant::now() + drain;
-        tracing::info!("stopping: {} streams have {drain:?} to end", relay.busy());
-        loop {
-            // Before the first look, idle connections that have something left to send become busy.
-            tokio::select! {
-                () = sleep(DRAIN_STEP) => {}
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+        tokio::select! {
+            () = drained(&relay, drain) => {
+                // An error means that it is over, or has taken its time.
+                let _ = left.recv_timeout(LEAVING);
             }
-            if relay.busy() == 0 || Instant::now() >= deadline {
-                break;
-            }
+            () = ends.recv() => {}
         }
-        // An error means that it is over, or has taken its time.
-        let _ = left.recv_timeout(LEAVING);
         if relay.busy() > 0 {
             tracing::warn!(
                 "{} streams did not end: those that run are reset, what others have yet to take is left to the kernel",
@@ -92,12 +89,63 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     })
 }
 
-/// Says so if this node is not in its own members file: the others would not know it.
+/// The signals that end a node.
+struct Ends {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Ends {
+    fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Completes with the next one.
+    async fn recv(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Waits for the addresses of all listeners: of a process before this one that gives them up, or that come later than this node.
+fn await_addresses(config: &Config) -> Result<(), StartError> {
+    let until = patience::deadline();
+    for (name, listener) in &config.listeners {
+        let waits = |error: &SocketError| {
+            tracing::warn!("[listen.{name}] is waited for, {:?} at most: {error}", patience::LONGEST);
+        };
+        socket::await_free(listener.address, listener.only_v6, until, waits)
+            .map_err(|source| StartError::Listen { name: name.clone(), source })?;
+    }
+    Ok(())
+}
+
+/// Completes when all streams have ended, or `most` has passed.
+async fn drained(relay: &Relay, most: Duration) {
+    let deadline = Instant::now() + most;
+    let mut told: Option<Instant> = None;
+    loop {
+        let (now, busy) = (Instant::now(), relay.busy());
+        if told.is_none_or(|told| now - told >= DRAIN_TOLD) {
+            told = Some(now);
+            let left =
+                Time::from(Duration::from_secs(deadline.saturating_duration_since(now).as_secs_f64().ceil() as u64));
+            tracing::info!("stopping: {busy} streams run, and have {left} to end; another signal ends them at once");
+        }
+        // Before the first look, idle connections that have something left to send become busy.
+        sleep(DRAIN_STEP).await;
+        if relay.busy() == 0 || Instant::now() >= deadline {
+            return;
+        }
+    }
+}
+
+/// Says so if the others would not know this node.
 fn look_for_itself(config: &Config) {
-    let Some(overlay) = &config.overlay else { return };
-    if let Some(file) = overlay.members_file.as_ref().filter(|_| !overlay.members.contains_key(&config.name)) {
-        let (node, file) = (&config.name, file.display());
-        tracing::warn!("this node, '{node}', is not in {file}: nodes that read the same file refuse its connections");
+    if let Some(warning) = config.absence() {
+        tracing::warn!("{warning}");
     }
     warn_of_near(config);
 }

@@ -83,14 +83,28 @@ pub enum RulesError {
     },
 }
 
+impl Rules {
+    /// Whether the machine lacks what they need, as far as that can be told without changing anything: the program nft, interfaces,
+    /// settings of the kernel.
+    ///
+    /// # Errors
+    /// [`RulesError`].
+    pub fn check(&self) -> Result<(), RulesError> {
+        if !NFT.iter().any(|program| Path::new(program).exists()) {
+            return Err(RulesError::NoNft);
+        }
+        check_settings(self)
+    }
+}
+
 /// Rules that are in the kernel until this is dropped. If the process is killed they stay, but without effect: while no
 /// listener is there, the connections that they would bring to it pass.
 #[derive(Debug)]
 pub struct Installed {
     rules: Rules,
-    /// A bound name in the abstract socket namespace, which no other process can bind as long as the rules are there. Like the
+    /// A bound name in the abstract socket namespace, which no other process can bind as long as this one takes connections. Like the
     /// rules, it belongs to the network namespace. It ends with the process.
-    _name: UnixDatagram,
+    name: Option<UnixDatagram>,
 }
 
 impl Installed {
@@ -108,7 +122,7 @@ impl Installed {
             let _ = policy_route::stop_delivering(rules.mark(), other);
         }
         tracing::info!("table inet {} is in the packet filter, mark {:#x}", rules.table(), rules.mark());
-        Ok(Self { rules, _name: name })
+        Ok(Self { rules, name: Some(name) })
     }
 
     /// Replaces the rules; `None` means that no new connections are taken. The node may have another name now. Restores what
@@ -124,16 +138,28 @@ impl Installed {
         Ok(())
     }
 
-    /// Stops taking new connections.
+    /// Stops taking new connections. From here on another process of the same node may put its rules there, which are as good for the
+    /// connections that run.
     pub fn drain(&mut self) {
+        if self.name.is_none() {
+            return;
+        }
         if let Err(error) = self.change(None) {
             tracing::warn!("new connections are still brought to this node: {error}");
         }
+        self.name = None;
     }
 }
 
 impl Drop for Installed {
     fn drop(&mut self) {
+        if self.name.is_none() {
+            // Whoever has the name now has the rules.
+            self.name = hold_name(&self.rules).ok();
+        }
+        if self.name.is_none() {
+            return;
+        }
         if let Err(error) = take_away(&self.rules) {
             tracing::warn!("table inet {} or its routes stay: {error}", self.rules.table());
         }

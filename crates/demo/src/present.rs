@@ -113,7 +113,9 @@ fn star(is_disturbed: bool) -> &'static str {
 pub fn concluded(from: &[&Outcome], what: &str, conclusion: impl FnOnce() -> String) -> String {
     match from.iter().filter(|outcome| outcome.transfer.disturbed.is_some()).count() {
         0 => conclusion(),
-        count => format!("{what}: nothing is concluded, for the machine disturbed {count} of {} transfers (*).", from.len()),
+        count => {
+            format!("{what}: nothing is concluded, for the machine disturbed {count} of {} transfers (*).", from.len())
+        }
     }
 }
 

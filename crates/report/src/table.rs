@@ -108,9 +108,8 @@ impl Table {
     /// A `<table>` element. Each cell names its column, for screens on which columns have no room beside each other.
     pub fn to_html(&self) -> String {
         let heads: String = self.header.iter().map(|head| format!("<th>{}</th>", escape(head))).collect();
-        let cell = |(head, cell): (&String, &String)| {
-            format!("<td data-column=\"{}\">{}</td>", escape(head), escape(cell))
-        };
+        let cell =
+            |(head, cell): (&String, &String)| format!("<td data-column=\"{}\">{}</td>", escape(head), escape(cell));
         let row = |row: &Vec<String>| {
             let cells: String = self.header.iter().zip(row).map(cell).collect();
             format!("<tr>{cells}</tr>\n")

@@ -10,7 +10,7 @@ use ekiden_controls::Registration;
 use ekiden_keys::random_secret;
 use ekiden_link::{Siblings, Signals};
 use ekiden_net::privileges::{Capability, keep_only};
-use ekiden_net::socket::{self, SocketError, TcpOptions};
+use ekiden_net::socket::{self, TcpOptions};
 use ekiden_net::{patience, status_socket};
 use ekiden_transport::{Bounds, Strangers, Throttle};
 use ekiden_units::Time;

@@ -155,8 +155,16 @@ fn conclusions(outcomes: &[Outcome]) -> Vec<String> {
     // Within this distance of the server its 64 KiB suffice.
     let near = goal.time_for(WINDOW).0 / 1_000_000;
     vec![
-        said(&USER, &format!("The Kagoshima project's goal, {} Mbit/s, with 64 KiB at the user", goal.as_mbit()), &reached),
-        said(&S3, "With 232 KB at both ends, which is what the Kagoshima project's own direct transfer needs", &reached),
+        said(
+            &USER,
+            &format!("The Kagoshima project's goal, {} Mbit/s, with 64 KiB at the user", goal.as_mbit()),
+            &reached,
+        ),
+        said(
+            &S3,
+            "With 232 KB at both ends, which is what the Kagoshima project's own direct transfer needs",
+            &reached,
+        ),
         said(&NARROW, "Where the server, too, holds no more than 64 KiB", &|of| {
             format!(
                 "{}, for that window still spans the 25 ms from the server to the middle. Only a node within {near} ms of the \

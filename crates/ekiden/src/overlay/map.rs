@@ -77,8 +77,7 @@ fn of_status(status: &Status) -> SiteMap {
         let works = |leg: &LegStatus| touches([&leg.from, &leg.to], name) && !has_failed(&leg.from, &leg.to);
         status.failed.iter().any(|[from, to]| touches([from, to], name)) && !status.legs.iter().any(works)
     };
-    let site =
-        |node: &NodeStatus| MapSite { name: node.name.clone(), at: node.at, is_dead: is_dead(&node.name) };
+    let site = |node: &NodeStatus| MapSite { name: node.name.clone(), at: node.at, is_dead: is_dead(&node.name) };
     let sites: Vec<MapSite> = status.nodes.iter().map(site).collect();
     let number = |name: &str| sites.iter().position(|site| site.name == name);
     let used: Vec<[&str; 2]> = status.exits.iter().flat_map(|place| legs_of(&status.node, place)).collect();

@@ -10,7 +10,10 @@ use libtest_mimic::Failed;
 const MOST_SECONDS: &str = "400";
 
 /// Runs a script with these variables, in a folder of its own, to its end.
-pub fn run<V: AsRef<OsStr>>(script: &str, variables: impl IntoIterator<Item = (&'static str, V)>) -> Result<(), Failed> {
+pub fn run<V: AsRef<OsStr>>(
+    script: &str,
+    variables: impl IntoIterator<Item = (&'static str, V)>,
+) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let mut command = Command::new("env");
     command.arg("--default-signal").args(["LC_ALL=C.UTF-8", "TZ=UTC"]);

@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
 use crate::config::route::Pattern;
-use crate::host::privileges;
 use crate::node::membership::Membership;
 use crate::node::{Relay, StartError};
 

@@ -197,7 +197,7 @@ async fn serve_stream(
     let mut expiry = Expiry::new(&node.config().limits);
     let run = Box::pin(Duplex::new(client, side, &[]).run(&mut expiry, &node.overlay, legs)).await;
     let finished = run.map_err(|broken| {
-        Asked::new(from, "a leg", &request.target).log_broken(node, peer.as_deref(), &broken);
+        Asked::new(from.address, "a leg", &request.target).log_broken(node, peer.as_deref(), &broken);
         io::Error::other(broken)
     })?;
     let Finished { a: client, b: side, owes_end, is_delivered, is_refused, has_refused } = finished;

@@ -97,14 +97,13 @@ impl Node {
         if port.is_none() || accepting_port(packet, header) != port {
             return;
         }
-        if let Some(left_out) = self.refusals.tell() {
-            let (name, from) = (self.name(peer), header.destination);
-            tracing::warn!(
-                "{from} connects to this listener, and what it is answered goes into the tunnel itself, since {from} is among the \
-                 allowed addresses of {name}: it can never connect. Leave it out of `allowed`; where that is a larger network, \
-                 `ip route add {from} via GATEWAY` leads past the device too{left_out}"
-            );
-        }
+        let (name, from) = (self.name(peer), header.destination);
+        let line = format_args!(
+            "{from} connects to this listener, and what it is answered goes into the tunnel itself, since {from} is among the \
+             allowed addresses of {name}: it can never connect. Leave it out of `allowed`; where that is a larger network, \
+             `ip route add {from} via GATEWAY` leads past the device too"
+        );
+        self.lines.warn("loop", from, line);
     }
 
     /// A super-packet waits as the packets that it stands for.

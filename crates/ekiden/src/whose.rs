@@ -41,10 +41,16 @@ const TABLES: [(&str, Kind); 6] = [
 
 /// Why `file`, given to the command `given_to`, cannot be used: `error`, unless it is another command's.
 pub fn whose(file: &Path, given_to: &'static str, error: impl Into<anyhow::Error>) -> anyhow::Error {
-    match kind(file).filter(|kind| !kind.command.split("` and `ekiden ").any(|command| command == given_to)) {
+    match kind(file).filter(|kind| !is_for(kind, given_to)) {
         Some(kind) => OthersFile { file: file.into(), kind, given_to }.into(),
         None => error.into(),
     }
+}
+
+/// `scenario` takes what `simulate` takes.
+fn is_for(kind: &Kind, given_to: &str) -> bool {
+    let given_to = if given_to == "scenario" { "simulate" } else { given_to };
+    kind.command.split("` and `ekiden ").any(|command| command == given_to)
 }
 
 fn kind(file: &Path) -> Option<Kind> {

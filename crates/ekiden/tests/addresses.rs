@@ -85,7 +85,7 @@ const PLACES: &[Place] = &[
     Place {
         name: "proxy: listen.address",
         arguments: CHECK,
-        config: "[listen.x]\nkind = \"socks5\"\naddress = \"ADDRESS\"\n",
+        config: "[listen.x]\nkind = \"socks5\"\naddress = \"ADDRESS\"\nopen = true\n",
         takes: Takes::Listening,
     },
     Place {
@@ -179,7 +179,7 @@ fn wrong(takes: Takes) -> Vec<(&'static str, &'static str)> {
         ("[::1]:x", "the port must be a number from 1 to 65535, not 'x'"),
         ("http://192.0.2.1:80", "without http://, as in 192.0.2.1:80"),
         (":80", "a host is missing"),
-        ("a b:80", "'a b:80' is not an address"),
+        ("a b:80", "'a b' is not an address"),
     ];
     if takes != Takes::Optional {
         wrong.extend([("192.0.2.1", "needs a port"), ("2001:db8::1", "write [2001:db8::1]:PORT")]);

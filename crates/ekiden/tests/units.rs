@@ -134,10 +134,7 @@ fn what_a_unit_leaves_a_program_is_enough_for_it() {
     // Where the other user can reach it.
     fs::copy(EKIDEN, folder.path().join("ekiden")).unwrap();
     assert!(Command::new(EKIDEN).args(["keygen", "node.key"]).current_dir(&folder).output().unwrap().status.success());
-    let print =
-        Command::new(EKIDEN).args(["keygen", "--show", "node.key"]).current_dir(&folder).output().unwrap().stdout;
-    let print = String::from_utf8(print).unwrap();
-    let print = print.split_whitespace().find(|word| word.starts_with("sha256:")).unwrap();
+    let print = format!("sha256:{}", "1".repeat(64));
     write(
         "proxy.toml",
         &format!(

@@ -5,12 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::process::Child;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ekiden_net::schedule::waited;
-
-use crate::flow::lock;
 
 /// The state at the beginning of a run.
 #[derive(Default)]
@@ -20,12 +18,17 @@ impl Waits {
     /// The run begins.
     pub fn begin(&self, programs: &[Child]) {
         let of = |program: &Child| Some((program.id(), waited(program.id())?));
-        *lock(&self.0) = Some((Instant::now(), programs.iter().filter_map(of).collect()));
+        *self.lock() = Some((Instant::now(), programs.iter().filter_map(of).collect()));
+    }
+
+    /// What is locked is plain data: valid even if a thread panicked while it held it.
+    fn lock(&self) -> MutexGuard<'_, Option<(Instant, BTreeMap<u32, Duration>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The greatest part of the time since then that a program waited, in percent.
     pub fn percent(&self, programs: &[Child]) -> Option<f64> {
-        let state = lock(&self.0);
+        let state = self.lock();
         let (began, before) = state.as_ref()?;
         let of = |program: &Child| Some(waited(program.id())?.saturating_sub(*before.get(&program.id())?));
         Some(percent(programs.iter().filter_map(of).max()?, began.elapsed()))

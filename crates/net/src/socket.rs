@@ -23,11 +23,13 @@ use crate::transparent;
 mod connecting;
 mod control;
 mod counted;
+mod files;
 mod silence;
 
 pub use connecting::{begin_connect, disconnect, is_over};
 pub use control::{await_bytes, clamp_window, congestion, limit_rate};
 pub use counted::{has_received_end, receive_and_look};
+pub use files::{open_files, raise_open_files};
 pub use silence::{KeepaliveTimeouts, limit_unacknowledged, watch_closely};
 
 /// The TCP settings of a connection. An omitted one is left to the kernel.
@@ -352,20 +354,6 @@ pub fn unread(socket: &impl AsFd) -> u64 {
     // SAFETY: the kernel writes one int there, and nothing if it fails.
     let asked = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::FIONREAD, &raw mut unread) };
     if asked == 0 { u64::try_from(unread).unwrap_or_default() } else { 0 }
-}
-
-/// Raises this process's limit of open files to the most it may have, and returns it.
-pub fn raise_open_files() -> io::Result<u64> {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
-    Ok(hard)
-}
-
-/// How many files this process may have open.
-pub fn open_files() -> io::Result<u64> {
-    use nix::sys::resource::{Resource, getrlimit};
-    Ok(getrlimit(Resource::RLIMIT_NOFILE)?.0)
 }
 
 fn new_socket(address: SocketAddr, options: &TcpOptions) -> Result<Socket, SocketError> {

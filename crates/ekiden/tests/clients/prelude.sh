@@ -1,6 +1,8 @@
 # Common to all client tests. Runs in the lab, in node "client"; p1 is the first proxy, and $EKIDEN the program.
 set -euo pipefail
 work=$(mktemp -d) && cd "$work"
+# Where ssh and its servers look, whatever the environment says.
+export HOME=$(getent passwd "$(id -u)" | cut -d: -f6)
 on() { ip netns exec "$@"; }
 
 # Waits until something listens on a port of a node.

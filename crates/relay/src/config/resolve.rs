@@ -137,7 +137,7 @@ impl Source<'_> {
             (Some(_), Some(fingerprint)) => return Err(self.both(fingerprint.span(), "fingerprint")),
             (Some(file), None) => Security::Plain(self.shared_key(file)?),
             (None, fingerprint) => {
-                let known = fingerprint.as_ref().map(|text| self.others(text, own)).transpose()?;
+                let known = fingerprint.as_ref().map(|text| self.fingerprint(text)).transpose()?;
                 Security::Tls { identity: self.needed(own, spanned.span())?, known, prepared: Prepared::default() }
             }
         };
@@ -255,7 +255,7 @@ impl Source<'_> {
         let raw = spanned.get_ref();
         let mut known = IndexMap::new();
         for (name, text) in raw.nodes.iter().flat_map(Spanned::get_ref) {
-            let fingerprint = self.others(text, own)?;
+            let fingerprint = self.fingerprint(text)?;
             if let Some((other, _)) = known.iter().find(|(_, known)| **known == fingerprint) {
                 let message = format!("'{}' has the same key as '{other}'", name.get_ref());
                 return Err(self.error(Some(text.span()), message));
@@ -416,16 +416,6 @@ impl Source<'_> {
 
     fn fingerprint(&self, text: &Spanned<String>) -> Result<Fingerprint> {
         text.get_ref().parse().map_err(|error: FingerprintError| self.error(Some(text.span()), error.to_string()))
-    }
-
-    /// Another node's fingerprint.
-    fn others(&self, text: &Spanned<String>, own: Option<&OwnKey>) -> Result<Fingerprint> {
-        let fingerprint = self.fingerprint(text)?;
-        if own.is_some_and(|(identity, _)| identity.fingerprint() == fingerprint) {
-            let message = "this is the fingerprint of this node's own key: say the one that `ekiden keygen` printed on the other node";
-            return Err(self.error(Some(text.span()), message.into()));
-        }
-        Ok(fingerprint)
     }
 
     fn both(&self, span: Range<usize>, key: &str) -> ConfigError {

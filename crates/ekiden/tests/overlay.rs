@@ -33,9 +33,9 @@ assert first and all(change["from"] is None and change["to"][-1] == change["far"
 svg = tree.parse("map.svg").getroot()
 texts = [of.text.strip() for of in svg.iter("{http://www.w3.org/2000/svg}text")]
 assert all(name in texts for name in ["tokyo", "delhi"]), texts
-# Two circles for each site, and one in the legend; four sites have twelve legs.
+# Two circles for each site, and two in the legend, a site and a dead one; four sites have twelve legs.
 circles, lines = (len(list(svg.iter("{http://www.w3.org/2000/svg}" + of))) for of in ["circle", "polyline"])
-assert circles == 2 * 4 + 1 and lines >= 12, (circles, lines)
+assert circles == 2 * 4 + 2 and lines >= 12, (circles, lines)
 assert list(svg.iter("{http://www.w3.org/2000/svg}polygon")), "no path is in use"
 END
 code=0; "$EKIDEN" overlay simulate --alone --map map.svg sites.toml 2> said || code=$?

@@ -124,12 +124,12 @@ mod tests {
         };
         let node = |name: &str| {
             format!(
-                r#"{{"name":"{name}","address":null,"region":null,"at":[1,2],"near":[],"relays":true,"heard_s":null,"load":0,"credit":1}}"#
+                r#"{{"name":"{name}","address":null,"region":null,"at":[1,2],"near":[],"relays":true,"heard_s":null,"load":0,"credit":1,"aside_s":null}}"#
             )
         };
         let status = |is_up: bool| -> Status {
             serde_json::from_str(&format!(
-                r#"{{"node":"a","nodes":[{},{},{}],"legs":[{},{}],"failed":[["c","b"],["c","gone"]],"registry":null,"routes":[],"shares":[],"exits":[{{"exit":"b","kind":"bulk","policy":"",
+                r#"{{"node":"a","nodes":[{},{},{}],"absent":{{}},"is_known":true,"legs":[{},{}],"failed":[["c","b"],["c","gone"]],"registry":null,"routes":[],"shares":[],"exits":[{{"exit":"b","kind":"bulk","policy":"",
                 "direction":"","is_up":{is_up},"path":["b"],"since_s":null,"why":null,"changes":0,"streams":1,"taken":[],"history":[],"candidates":[]}}]}}"#,
                 node("a"),
                 node("b"),

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use ekiden_relay::Target;
-use ekiden_relay::{CandidateStatus, ExitStatus, Pattern, Status};
+use ekiden_relay::{CandidateStatus, DestinationError, ExitStatus, Pattern, Status, Target};
 use ekiden_report::Table;
 use ekiden_units::HostPort;
 
 use super::{Asked, ago, arrows, mbit};
 use crate::out;
+use crate::usage::misused;
 
 /// Show which path streams to a destination take from the node that runs here: what there was to choose from, what is known of each and how
 /// old that is, the choice, and since when.
@@ -24,7 +24,7 @@ pub struct Args {
 /// Asks, and prints the answer.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let status = args.asked.ask()?;
-    let way = way(&status, &args.destination)?;
+    let way = way(&status, &args.destination).unwrap_or_else(|error| misused(&error.to_string()));
     let places: Vec<&ExitStatus> = status.exits.iter().filter(|place| way.has(place)).collect();
     match args.asked.json {
         true => out::line(serde_json::to_string_pretty(&places)?),
@@ -93,7 +93,7 @@ impl Way {
 }
 
 /// What the first route for the destination says. A node's name stands for what goes to that node.
-fn way(status: &Status, destination: &str) -> anyhow::Result<Way> {
+fn way(status: &Status, destination: &str) -> Result<Way, DestinationError> {
     if status.nodes.iter().any(|node| node.name == destination) {
         return Ok(match destination == status.node {
             true => Way::Here("it is this node"),
@@ -214,11 +214,12 @@ mod tests {
         };
         let node = |name: &str, near: &[&str]| {
             json!({"name": name, "address": null, "region": null, "at": null,
-            "near": near, "relays": true, "heard_s": null, "load": 0.0, "credit": 1.0})
+            "near": near, "relays": true, "heard_s": null, "load": 0.0, "credit": 1.0, "aside_s": null})
         };
         let status = json!({
             "node": "paris", "registry": null, "legs": [], "failed": failed, "shares": [],
             "nodes": [node("tokyo", &[".jp"]), node("delhi", &[]), node("paris", &[])],
+            "absent": {"perth": [".au"]}, "is_known": true,
             "routes": [route("a.jp", Some("bulk"), "through delhi"), route("b.jp", Some("interactive"), ""), route("c.jp", Some("bulk"), ""), route("*", None, "")],
             "exits": [place("bulk", "", &["tokyo"], Some("first")), place("bulk", "through delhi", &["delhi", "tokyo"], Some("first")),
                 place("interactive", "", &[], None)],
@@ -244,6 +245,17 @@ mod tests {
         for (text, choices) in [(a, 1), (b, 1), (other, 1), (any, 2), (said(&status, "tokyo"), 3)] {
             assert_eq!(text.matches(" streams").count(), choices, "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_near_a_node_that_is_not_there_or_not_known_is_told_as_refused() {
+        let mut status = status(json!([]));
+        assert_eq!(said(&status, "a.au"), "a.au: node perth is near it, and is not there: streams to it are refused\n");
+        assert!(said(&status, "a.de").contains("no other node is near it, so paris connects to it itself"));
+        status.is_known = false;
+        let unknown = "a.de: the nodes of the overlay are not known yet: streams to it are refused\n";
+        assert_eq!(said(&status, "a.de"), unknown);
+        assert!(way(&status, "a b").is_err());
     }
 
     #[test]

@@ -23,15 +23,15 @@ registered() { etcdctl --user root:$(cat root.password) get /ekiden/blue/nodes/d
 await 20 registered
 
 # The doctor finds all that is well, and what is not.
-code=0; ekiden doctor -c delhi.toml --rate 1Mbit/s > found 2> said || code=$?
+code=0; ekiden doctor --wide -c delhi.toml --rate 1Mbit/s > found 2> said || code=$?
 grep -q "^good .* etcd at https://192.0.2.10:2379: etcd 3.* changes$" found || fail "$code, $(cat found said)"
 ! grep -q "FAILS\|this node is near" found || fail "$code, $(cat found)"
 ! grep -q "this node is near" delhi.log || fail "$(cat delhi.log)"
 grep -v '^allow' delhi.toml > shut.toml
-ekiden doctor -c shut.toml > found 2> said || code=$?
+ekiden doctor --wide -c shut.toml > found 2> said || code=$?
 grep -q "this node is near 10.8.0.0/16, and does not connect to a private address unless" found || fail "$code, $(cat found)"
 ekiden overlay expel blue delhi $operator > /dev/null
-code=0; ekiden doctor -c delhi.toml > found 2> said || code=$?
+code=0; ekiden doctor --wide -c delhi.toml > found 2> said || code=$?
 [ $code = 5 ] && grep -A 1 "FAILS  etcd at https://192.0.2.10:2379" found | grep -q "the name or the password is wrong" || fail "$code, $(cat found said)"
 # Admitted again, with the password that it has.
 ekiden overlay admit blue delhi $fingerprint $operator --node-password-file etcd.password > /dev/null

@@ -179,7 +179,7 @@ wrong_ca() { # CODE TEXT ARGUMENTS…: of the operator's commands.
   [ $code = $1 ] && [ "$(wc -l < said)" = 1 ] && grep -q -- "$2" said || fail "not $1, $2: $code, $(cat said)"
 }
 code=0; "$EKIDEN" overlay why --node a 'a b' 2> said || code=$?
-[ $code = 2 ] && grep -q "'a b'" said || fail "a destination that is none: $code, $(cat said)"
+[ $code = 2 ] && grep -q "'a b' is not an address or a host name" said || fail "a destination that is none: $code, $(cat said)"
 code=0; "$EKIDEN" overlay nodes --node a 2> said > /dev/full || code=$?
 [ $code = 1 ] && grep -q "standard output: No space left" said || fail "a full disk: $code, $(cat said)"
 printf -- '-----BEGIN CERTIFICATE-----\nMAA=\n' > cut.pem

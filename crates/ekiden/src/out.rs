@@ -14,7 +14,7 @@ pub const WIDEST: usize = 100;
 /// How wide what is printed may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 pub struct Width {
-    /// Print tables and lines as wide as they are, instead of as wide as the terminal, or 80 columns where it is none.
+    /// Print tables and lines as wide as they are, instead of as wide as the terminal. Into a pipe or a file they always are.
     #[arg(long)]
     wide: bool,
 }
@@ -22,13 +22,13 @@ pub struct Width {
 impl Width {
     /// So many columns at most; `None` where there is no bound.
     pub fn columns(self) -> Option<usize> {
-        (!self.wide).then(ekiden_report::columns)
+        if self.wide { None } else { ekiden_report::columns() }
     }
 }
 
-/// As wide as the terminal. A line that is continued keeps its indent.
+/// As wide as the terminal; whole lines where there is none. A line that is continued keeps its indent.
 pub fn wrapped(text: &str) -> String {
-    ekiden_report::wrapped(text, ekiden_report::columns().min(WIDEST))
+    ekiden_report::wrapped(text, ekiden_report::columns().map_or(usize::MAX, |columns| columns.min(WIDEST)))
 }
 
 /// Prints a line.

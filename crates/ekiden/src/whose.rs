@@ -6,7 +6,7 @@ use ekiden_files::FileKind;
 
 /// A file was given to the command that it is not for.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: this is {} of `ekiden {}`, not of `ekiden {given_to}`", file.display(), kind.what, kind.command)]
+#[error("{}: this is {}, not of `ekiden {given_to}`{}", file.display(), kind.what, wanted(given_to))]
 pub struct OthersFile {
     file: PathBuf,
     kind: Kind,
@@ -16,41 +16,59 @@ pub struct OthersFile {
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kind {
-    /// With its article.
+    /// With the command that wrote it, or that it is written for.
     what: &'static str,
-    /// The command that takes it.
-    command: &'static str,
+    /// The commands that take it.
+    takers: &'static [&'static str],
 }
+
+const PROXY: Kind = Kind { what: "a configuration of `ekiden proxy`", takers: &["proxy"] };
+const TUNNEL: Kind = Kind { what: "a configuration of `ekiden tunnel`", takers: &["tunnel"] };
+const GATEWAY: Kind = Kind { what: "a configuration of `ekiden gateway`", takers: &["gateway"] };
+const MONITOR: Kind = Kind { what: "a configuration of `ekiden measure monitor`", takers: &["measure monitor"] };
+const SCENARIO: Kind =
+    Kind { what: "a scenario of `ekiden lab run` and `ekiden simulate`", takers: &["lab run", "simulate", "scenario"] };
 
 /// Records, by a field that only they have.
 const RECORDS: [(&str, Kind); 4] = [
-    ("path_format", Kind { what: "a path's record", command: "plan" }),
-    ("measurement_format", Kind { what: "a measurement's record", command: "record export" }),
-    ("watch_format", Kind { what: "a record", command: "measure watch" }),
-    ("manifest", Kind { what: "a run's record", command: "record show" }),
+    ("path_format", Kind { what: "a record of `ekiden measure path` (`ekiden plan` takes it)", takers: &["plan"] }),
+    (
+        "measurement_format",
+        Kind {
+            what: "a record of `ekiden measure client` (`ekiden record export` takes it)",
+            takers: &["record export"],
+        },
+    ),
+    ("watch_format", Kind { what: "a record of `ekiden measure watch`", takers: &[] }),
+    (
+        "manifest",
+        Kind {
+            what: "a record of `ekiden lab run` or `ekiden simulate` (`ekiden record show` takes it)",
+            takers: &["record show", "record export"],
+        },
+    ),
 ];
-/// Files in TOML, by a table that only they have.
+/// Files in TOML, by how the line of a table begins that only they have. A tunnel has `[listen]`, and a proxy `[listen.NAME]`.
 const TABLES: [(&str, Kind); 6] = [
-    ("listen", Kind { what: "a configuration", command: "proxy" }),
-    ("route", Kind { what: "a configuration", command: "proxy" }),
-    ("device", Kind { what: "a configuration", command: "tunnel" }),
-    ("link", Kind { what: "a scenario", command: "lab run` and `ekiden simulate" }),
-    ("flow", Kind { what: "a scenario", command: "lab run` and `ekiden simulate" }),
-    ("target", Kind { what: "a configuration", command: "measure monitor" }),
+    ("device]", TUNNEL),
+    ("listen.", PROXY),
+    ("route", PROXY),
+    ("link", SCENARIO),
+    ("flow", SCENARIO),
+    ("target", MONITOR),
 ];
+
+/// Where a file comes from that this command takes.
+fn wanted(given_to: &str) -> &'static str {
+    if given_to == "plan" { "; a record of a path comes from `ekiden measure path --record`" } else { "" }
+}
 
 /// Why `file`, given to the command `given_to`, cannot be used: `error`, unless it is another command's.
 pub fn whose(file: &Path, given_to: &'static str, error: impl Into<anyhow::Error>) -> anyhow::Error {
-    match kind(file).filter(|kind| !is_for(kind, given_to)) {
+    match kind(file).filter(|kind| !kind.takers.contains(&given_to)) {
         Some(kind) => OthersFile { file: file.into(), kind, given_to }.into(),
         None => error.into(),
     }
-}
-
-/// `scenario` takes what `simulate` takes.
-fn is_for(kind: &Kind, given_to: &str) -> bool {
-    let given_to = if given_to == "scenario" { "simulate" } else { given_to };
-    kind.command.split("` and `ekiden ").any(|command| command == given_to)
 }
 
 fn kind(file: &Path) -> Option<Kind> {
@@ -59,14 +77,15 @@ fn kind(file: &Path) -> Option<Kind> {
         return RECORDS.iter().find(|(field, _)| fields.contains_key(*field)).map(|(_, kind)| *kind);
     }
     if ekiden_gateway::Config::is_in(file) {
-        return Some(Kind { what: "a configuration", command: "gateway" });
+        return Some(GATEWAY);
     }
-    // The name of a table's first part: of a file that may be wrong otherwise.
-    let tables: Vec<_> = text.lines().filter_map(|line| first_part(line.trim())).collect();
-    TABLES.iter().find(|(table, _)| tables.contains(table)).map(|(_, kind)| *kind)
+    // Line by line: the file may be wrong otherwise.
+    let tables: Vec<_> = text.lines().filter_map(table).collect();
+    TABLES.iter().find(|(begin, _)| tables.iter().any(|table| table.starts_with(begin))).map(|(_, kind)| *kind)
 }
 
-fn first_part(line: &str) -> Option<&str> {
-    let name = line.strip_prefix('[')?.trim_start_matches('[');
-    name.split(['.', ']']).next().map(str::trim)
+/// A line that begins a table, without blanks, and behind its brackets.
+fn table(line: &str) -> Option<String> {
+    let line = line.replace([' ', '\t'], "");
+    Some(line.strip_prefix('[')?.trim_start_matches('[').to_owned())
 }

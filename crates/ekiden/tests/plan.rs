@@ -157,13 +157,18 @@ fn record() -> Result<(), Failed> {
     jumbo.save(&file)?;
     let text = printed(folder.path(), &["measured.json", "--window", "64KiB"])?;
     check(text.contains("The MTU that was found is more than 9000"), &text)?;
-    for (key, kind) in
-        [("measurement_format", "measure client"), ("watch_format", "measure watch"), ("format", "a run")]
-    {
+    for (key, whose) in [
+        ("measurement_format", "`ekiden measure client` (`ekiden record export` takes it)"),
+        ("watch_format", "`ekiden measure watch`"),
+        ("manifest", "`ekiden lab run` or `ekiden simulate` (`ekiden record show` takes it)"),
+    ] {
         fs::write(&file, format!("{{\"{key}\": 1}}"))?;
         let output = plan(folder.path(), &["measured.json"])?;
         let text = said(&output);
-        check(output.status.code() == Some(3) && text.contains(&format!("it is a record of {kind}")), &text)?;
+        let line = format!(
+            "measured.json: this is a record of {whose}, not of `ekiden plan`; a record of a path comes from `ekiden measure path --record`"
+        );
+        check(output.status.code() == Some(3) && text.contains(&line), &text)?;
     }
     let least = Finding::AtLeast { value: 11e6, evidence: "a trace".into() };
     let unknown = PathRecord { back: PathDirection { rate_bit_s: least, ..path_record().back }, ..path_record() };

@@ -333,7 +333,11 @@ fn a_file_of_another_command_is_named_as_such() {
     )
     .unwrap();
     for (arguments, said) in [
-        (&["plan", "run.json"][..], "run.json: this is a run's record of `ekiden record show`, not of `ekiden plan`"),
+        (
+            &["plan", "run.json"][..],
+            "run.json: this is a record of `ekiden lab run` or `ekiden simulate` (`ekiden record show` takes it), not of `ekiden plan`; \
+             a record of a path comes from `ekiden measure path --record`",
+        ),
         (
             &["plan", "pair.toml"],
             "pair.toml: this is a scenario of `ekiden lab run` and `ekiden simulate`, not of `ekiden plan`",

@@ -226,7 +226,8 @@ fn refused() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("there.csv"), "")?;
     for (options, code, why) in [
-        (&["--to", "192.0.2.1:0"][..], 1, "no TCP connection was seen in "),
+        (&["--to", "192.0.2.1"][..], 1, "no TCP connection was seen in "),
+        (&["--to", "192.0.2.1:0"], 2, "'192.0.2.1:0': the port must be a number from 1 to 65535"),
         (&["--to", "server:0"], 2, "'server:0': the port must be a number from 1 to 65535"),
         (&["--to", ":80"], 2, "a host is missing"),
         (&["--port", "0"], 2, "0 is not in 1..=65535"),

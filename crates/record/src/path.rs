@@ -153,15 +153,6 @@ impl Finding {
     }
 }
 
-/// Says which record of another kind this is.
-fn other_kind(text: &str) -> Option<serde_json::Error> {
-    let value: serde_json::Value = serde_json::from_str(text).ok()?;
-    let kinds = [("measurement_format", "measure client"), ("watch_format", "measure watch"), ("format", "a run")];
-    let (_, kind) = kinds.iter().find(|(key, _)| value.get(key).is_some())?;
-    let why = format!("it is a record of {kind}; one of a path comes from `ekiden measure path --record`");
-    Some(serde::de::Error::custom(why))
-}
-
 impl PathRecord {
     /// Reads a path record.
     ///
@@ -175,8 +166,7 @@ impl PathRecord {
             path_format: u32,
         }
         let not_one = |source| Error::NotARecord { file: name.clone(), source };
-        let version: Version =
-            serde_json::from_str(&text).map_err(|error| not_one(other_kind(&text).unwrap_or(error)))?;
+        let version: Version = serde_json::from_str(&text).map_err(not_one)?;
         if version.path_format > PATH_FORMAT {
             return Err(Error::TooNew { file: name, found: version.path_format, reads: PATH_FORMAT });
         }

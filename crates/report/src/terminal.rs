@@ -3,16 +3,17 @@
 use std::fmt::{self, Display, Write};
 use std::sync::OnceLock;
 
-/// Columns where standard output is no terminal.
-const COLUMNS: usize = 80;
 /// The least that is reckoned with, however narrow a terminal says it is.
 const COLUMNS_LEAST: usize = 40;
 
-/// The columns of the terminal that standard output is, or 80 where it is none. Found once.
-pub fn columns() -> usize {
-    static FOUND: OnceLock<usize> = OnceLock::new();
+/// The columns of the terminal that standard output is, or of `COLUMNS` in the environment where it is none. `None` without either: what reads
+/// a pipe or a file, such as grep, wants whole lines. Found once.
+pub fn columns() -> Option<usize> {
+    static FOUND: OnceLock<Option<usize>> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        comfy_table::Table::new().width().map_or(COLUMNS, |columns| usize::from(columns).max(COLUMNS_LEAST))
+        let of_terminal = || comfy_table::Table::new().width().map(usize::from);
+        let of_environment = || std::env::var("COLUMNS").ok()?.parse().ok();
+        of_terminal().or_else(of_environment).map(|columns: usize| columns.max(COLUMNS_LEAST))
     })
 }
 

@@ -29,7 +29,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let status = ask(&args.device)?;
     match args.json {
         true => out::line(serde_json::to_string_pretty(&status)?),
-        false => out::text(text(&status, args.wide)),
+        false => out::text(text(&status, args.wide, ekiden_report::columns())),
     }
 }
 
@@ -54,7 +54,8 @@ fn there(one: &ConnectionStatus, value: String) -> String {
     if one.is_up { value } else { "-".into() }
 }
 
-fn text(status: &Status, is_wide: bool) -> String {
+/// With all columns, or with those that matter most, within so many of the terminal's.
+fn text(status: &Status, is_wide: bool, within: Option<usize>) -> String {
     let columns = || COLUMNS.iter().filter(|(_, always, _)| is_wide || *always);
     let mut table = Table::new(std::iter::once("connection").chain(columns().map(|(title, ..)| *title)));
     for peer in &status.peers {
@@ -69,7 +70,7 @@ fn text(status: &Status, is_wide: bool) -> String {
         "{name}, device {device}\n{}\nMbit/s of the last {} s{more}\n\
          {unroutable} packets had no peer, {foreign} came from addresses that are not allowed,\n\
          {device_refused} were not taken by the device, {} were dropped by it\n",
-        table.to_text(),
+        table.to_text_within(within.filter(|_| !is_wide)),
         RATE_WINDOW.as_secs(),
         device_dropped.unwrap_or_default()
     )
@@ -96,11 +97,11 @@ mod tests {
         };
         let peers = vec![PeerStatus { name: "island-node".into(), connections: vec![one] }];
         let status = Status { peers, unroutable: 1_000_000, foreign: 1_000_000, ..Status::default() };
-        let longest = |text: String| text.lines().map(|line| line.chars().count()).max().unwrap();
-        let narrow = text(&status, false);
+        let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
+        let narrow = text(&status, false, Some(80));
         assert!(narrow.contains("27801.0") && !narrow.contains("2001:db8"), "{narrow}");
-        assert!(longest(narrow) <= 80);
-        let wide = text(&status, true);
+        assert!(longest(&narrow) <= 80, "{narrow}");
+        let wide = text(&status, true, Some(80));
         assert!(COLUMNS.iter().all(|(title, ..)| wide.contains(title)) && wide.contains("2001:db8"), "{wide}");
     }
 }

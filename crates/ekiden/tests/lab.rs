@@ -28,7 +28,7 @@ const TESTS: &[(&str, Test)] = &[
     ("round-trip time, throughput and queue are the scenario's", accuracy),
     ("a 64 KiB window bounds the throughput", window),
     ("a flow that is cut counts what arrives in its time, and its buffers take none after it", cut),
-    ("connections that open together all come about", many_at_once),
+    ("connections that open together all come about", links::many_at_once),
     ("files go one after another, each on a connection of its own", files::one_after_another),
     ("files of a byte are counted", files::tiny),
     ("packets are no larger than the MTU, and are lost as often as the scenario says", sizes_and_losses),
@@ -130,13 +130,6 @@ fn cut() -> Result<(), Failed> {
     assert_within(cut.received_bytes as f64, 0.7 * of_line, 1.02 * of_line)?;
     ensure(drained.duration_us > cut.duration_us + 100_000, || format!("{drained:?}"))?;
     ensure(drained.received_bytes > cut.received_bytes, || format!("{drained:?}"))
-}
-
-/// More than std's listeners let wait (128), and than a host opens at once.
-fn many_at_once() -> Result<(), Failed> {
-    let record = Place::new("1Gbit/s", "1ms", "10MB", "", "bytes = \"1KB\"\nparallel = 600")?.run()?;
-    let flow = &record.flows[0];
-    ensure(flow.outcome == Outcome::Complete && flow.received_bytes == 600_000, || format!("{flow:?}"))
 }
 
 fn sizes_and_losses() -> Result<(), Failed> {

@@ -119,7 +119,7 @@ impl Upstream {
 
 /// Keeps the socket of a connection that is over for the next one. Returns `side` if it is not over, or not of the kind.
 fn use_again(node: &Node, side: Side, made: Option<Made>) -> Option<Side> {
-    let Some(made) = made.filter(|made| made.generation == node.generation() && used::has_room()) else {
+    let Some(made) = made.filter(|made| made.generation == node.generation() as u32 && used::has_room()) else {
         return Some(side);
     };
     if !socket::is_over(side.stream.socket()) {
@@ -292,7 +292,7 @@ pub async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure>
         Host::Ip(ip)
             if client.is_none() && config.tcp.congestion_fallback.is_none() && generation.is_multiple_of(2) =>
         {
-            Some(Made { generation, is_ipv4: ip.to_canonical().is_ipv4() })
+            Some(Made { generation: generation as u32, is_ipv4: ip.to_canonical().is_ipv4() })
         }
         _ => None,
     };

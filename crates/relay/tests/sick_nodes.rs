@@ -153,13 +153,14 @@ fn beside_a_sick_one(sickness: Sickness, direct: Option<SocketAddr>, class: &str
             Overlay::with_impostor(4, |at, to| ((at, to) == (0, 3)).then_some(direct), &route, Some(address))
         }
         None => {
-            let far = spare_port();
+            // It listens before a begins: a leg that has failed once is left alone for a while, and streams go with b.
+            let (listener, far) = listener();
             let overlay =
                 Overlay::with_impostor(4, |at, to| ((at, to) == (0, 3)).then_some(far), &route, Some(address));
             let there = line(overlay.addresses[3], Duration::from_millis(40), Arc::default());
-            // Its address is known only now.
+            // Where d is, is known only now.
             std::thread::spawn(move || {
-                for stream in TcpListener::bind(far).unwrap().incoming().flatten() {
+                for stream in listener.incoming().flatten() {
                     let mut on = TcpStream::connect(there).unwrap();
                     let (mut back, mut to) = (on.try_clone().unwrap(), stream.try_clone().unwrap());
                     std::thread::spawn(move || std::io::copy(&mut back, &mut to));

@@ -1,5 +1,6 @@
 //! What links do to packets, in the lab.
 
+use ekiden_record::Outcome;
 use libtest_mimic::Failed;
 
 use crate::place::Place;
@@ -50,4 +51,11 @@ pub fn reorder() -> Result<(), Failed> {
     let record = Place::with_loss("50Mbit/s", "5ms", "1MB", "", "bytes = \"8MB\"", line)?.run()?;
     let (line, flow) = (&record.links[0], &record.flows[0]);
     ensure(line.random_losses == 0 && flow.received_bytes == 8_000_000, || format!("{line:?} {flow:?}"))
+}
+
+/// More than std's listeners let wait (128), and than a host opens at once.
+pub fn many_at_once() -> Result<(), Failed> {
+    let record = Place::new("1Gbit/s", "1ms", "10MB", "", "bytes = \"1KB\"\nparallel = 600")?.run()?;
+    let flow = &record.flows[0];
+    ensure(flow.outcome == Outcome::Complete && flow.received_bytes == 600_000, || format!("{flow:?}"))
 }

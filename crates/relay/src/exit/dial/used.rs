@@ -19,8 +19,9 @@ static LIMIT: AtomicUsize = AtomicUsize::new(MOST);
 /// What a socket was made as, if it may be used again.
 #[derive(Debug, Clone, Copy)]
 pub struct Made {
-    /// The number of the configuration whose options it has (`generation` of the node).
-    pub generation: u64,
+    /// The number of the configuration whose options it has (`generation` of the node), of which so many bits tell any two apart that a
+    /// stream lives to see.
+    pub generation: u32,
     /// Its family.
     pub is_ipv4: bool,
 }

@@ -101,7 +101,9 @@ mod tests {
             let spinners: Vec<_> = (0..=processors)
                 .map(|_| {
                     scope.spawn(|| {
-                        while !stop.load(Ordering::Relaxed) {}
+                        while !stop.load(Ordering::Relaxed) {
+                            std::hint::spin_loop();
+                        }
                         waited_here().unwrap()
                     })
                 })

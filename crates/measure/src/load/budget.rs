@@ -53,19 +53,22 @@ fn so_far(bdps_most: f64, bytes_least: u64, row: &Row, rows: &[Row]) -> u64 {
 const RATE_US: u64 = 1_000;
 
 /// What was delivered in the best of the round trips so far, in bytes. Shorter round trips than `RATE_US` have their part of it. Bytes are
-/// acknowledged late where one is missing, all at once: so segments are counted, which TCP knows by selective acknowledgements.
+/// acknowledged late where one is missing, all at once: so segments are counted, which TCP knows by selective acknowledgements. Where a look
+/// was late, more than a round trip's are between two looks: their part of that time counts.
 fn bdp(row: &Row, rows: &[Row]) -> f64 {
     let over_us = u64::from(row.rtt_min_us).max(RATE_US);
-    let at = |at_us: u64| {
-        let next = rows.partition_point(|row| row.at_us <= at_us);
-        next.checked_sub(1).map_or(0, |last| rows[last].delivered)
+    let delivered = |row: &Row| {
+        let next = rows.partition_point(|before| before.at_us + over_us <= row.at_us);
+        let (at_us, before) = next.checked_sub(1).map_or((0, 0), |last| (rows[last].at_us, rows[last].delivered));
+        let part = over_us as f64 / row.at_us.saturating_sub(at_us).max(over_us) as f64;
+        f64::from(row.delivered.saturating_sub(before)) * part
     };
     let recent = || rows.iter().rev().take(2_000);
-    let best = recent().map(|row| row.delivered.saturating_sub(at(row.at_us.saturating_sub(over_us)))).max();
+    let best = recent().map(delivered).fold(0.0, f64::max);
     // Where none is missing, what is acknowledged was in the segments that were delivered.
     let in_each = recent().map(|row| row.kernel_bytes as f64 / f64::from(row.delivered.max(1)));
     let in_each = in_each.fold(0.0, f64::max);
-    f64::from(best.unwrap_or(0)) * in_each * f64::from(row.rtt_min_us) / over_us as f64
+    best * in_each * f64::from(row.rtt_min_us) / over_us as f64
 }
 
 /// Whether an episode of losses has come and gone.
@@ -109,6 +112,14 @@ mod tests {
         let (from, until) = (40, 80);
         let before = rows[from].kernel_bytes;
         rows[from..until].iter_mut().for_each(|row| row.kernel_bytes = before);
+        let (last, before) = rows.split_last().unwrap();
+        assert_eq!(allowance(TRACE, Some((last, before))), 10_000_000);
+    }
+
+    #[test]
+    fn what_came_while_looks_were_late_is_no_larger_product() {
+        let mut rows = rows(1_000);
+        rows.drain(40..80);
         let (last, before) = rows.split_last().unwrap();
         assert_eq!(allowance(TRACE, Some((last, before))), 10_000_000);
     }

@@ -229,24 +229,31 @@ impl<'a> Running<'a> {
             return Ok(reset_when_closed(&socket)?);
         }
         socket.shutdown(Shutdown::Write)?;
-        socket.set_read_timeout(Some(self.patience()))?;
-        match socket.read(&mut piece) {
-            Ok(0) => Ok(()),
-            _ if self.is_cut() => Ok(reset_when_closed(&socket)?),
-            Err(error) => Err(error),
-            Ok(_) => Err(io::Error::new(ErrorKind::InvalidData, "the receiver sends nothing, but something arrived")),
+        loop {
+            let patience = self.patience();
+            socket.set_read_timeout(Some(patience))?;
+            return match socket.read(&mut piece) {
+                Ok(0) => Ok(()),
+                _ if self.is_cut() => Ok(reset_when_closed(&socket)?),
+                Err(error) if is_early(&error, patience) => continue,
+                Err(error) => Err(error),
+                Ok(_) => {
+                    Err(io::Error::new(ErrorKind::InvalidData, "the receiver sends nothing, but something arrived"))
+                }
+            };
         }
     }
 
-    /// Writes something of `data`; nothing if the flow is cut before there is room. Returns how many bytes.
+    /// Writes something of `data`; perhaps nothing, if the flow is cut before there is room. Returns how many bytes.
     fn write(&self, socket: &mut TcpStream, data: &[u8]) -> io::Result<usize> {
         if self.is_cut() {
             return Ok(0);
         }
-        socket.set_write_timeout(Some(self.patience()))?;
+        let patience = self.patience();
+        socket.set_write_timeout(Some(patience))?;
         match socket.write(data) {
             Err(_) if self.is_cut() => Ok(0),
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(0),
+            Err(error) if is_early(&error, patience) => Ok(0),
             written => written,
         }
     }
@@ -292,7 +299,8 @@ impl<'a> Running<'a> {
         let mut found: Option<(u32, Arc<Connection>)> = None;
         let mut buffer = vec![0; 4 * PIECE];
         loop {
-            let read = socket.set_read_timeout(Some(self.patience())).and_then(|()| socket.read(&mut buffer));
+            let patience = self.patience();
+            let read = socket.set_read_timeout(Some(patience)).and_then(|()| socket.read(&mut buffer));
             // What is read when the flow's time is over does not count, whenever it has arrived.
             if self.is_cut() {
                 let _ = reset_when_closed(&socket);
@@ -308,7 +316,7 @@ impl<'a> Running<'a> {
                 }
                 Ok(0) => return,
                 Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if is_early(&error, patience) => continue,
                 Err(_) => {
                     self.given_up.store(true, Ordering::Relaxed);
                     return;
@@ -451,9 +459,33 @@ fn reset_when_closed(socket: &TcpStream) -> nix::Result<()> {
     setsockopt(socket, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 })
 }
 
+/// Whether a wait of `patience` that has ended like this says nothing, before the flow is cut. Linux counts waits in ticks of its own: one that
+/// ends with the flow's time ends up to a tick before it if an acknowledgement wakes the thread just then.
+fn is_early(error: &io::Error, patience: Duration) -> bool {
+    match error.kind() {
+        ErrorKind::Interrupted => true,
+        ErrorKind::WouldBlock => patience < STALL_TIMEOUT,
+        _ => false,
+    }
+}
+
 fn describe(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("nothing moved for {} s", STALL_TIMEOUT.as_secs()),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_wait_as_long_as_a_stall_says_that_nothing_moved() {
+        let late = || io::Error::from(ErrorKind::WouldBlock);
+        assert!(is_early(&late(), STALL_TIMEOUT - Duration::from_millis(1)));
+        assert!(!is_early(&late(), STALL_TIMEOUT));
+        assert!(!is_early(&ErrorKind::ConnectionReset.into(), Duration::from_millis(1)));
+        assert!(describe(&late()).contains("nothing moved"));
     }
 }

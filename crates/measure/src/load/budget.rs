@@ -58,7 +58,7 @@ const RATE_US: u64 = 1_000;
 fn bdp(row: &Row, rows: &[Row]) -> f64 {
     let over_us = u64::from(row.rtt_min_us).max(RATE_US);
     let delivered = |row: &Row| {
-        let next = rows.partition_point(|before| before.at_us + over_us <= row.at_us);
+        let next = rows.partition_point(|before| before.at_us.saturating_add(over_us) <= row.at_us);
         let (at_us, before) = next.checked_sub(1).map_or((0, 0), |last| (rows[last].at_us, rows[last].delivered));
         let part = over_us as f64 / row.at_us.saturating_sub(at_us).max(over_us) as f64;
         f64::from(row.delivered.saturating_sub(before)) * part

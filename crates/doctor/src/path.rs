@@ -149,7 +149,7 @@ mod tests {
     fn what_cannot_be_reached_is_said_in_a_line() {
         for (to, part) in [
             ("127.0.0.1:1", "127.0.0.1:1: cannot be reached: "),
-            ("127.0.0.1", "127.0.0.1: not a HOST:PORT, such as 192.0.2.1:7000: "),
+            ("127.0.0.1", "'127.0.0.1' needs a port from 1 to 65535"),
             // Longer than a label may be, so nobody is asked.
             (
                 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx:80",

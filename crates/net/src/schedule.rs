@@ -42,13 +42,13 @@ pub fn give_way() -> io::Result<()> {
     set(Attributes { policy: libc::SCHED_IDLE as u32, ..Attributes::default() })
 }
 
-/// How long the threads of a process, together, could have run and had no processor, since they began. Threads that have ended do
-/// not count. `None` if there is no such process, or the kernel does not say (CONFIG_SCHED_INFO; sched-stats in the kernel's
+/// How long that thread of a process that waited longest could have run and had no processor, since it began. Threads that have ended
+/// do not count. `None` if there is no such process, or the kernel does not say (CONFIG_SCHED_INFO; sched-stats in the kernel's
 /// documentation).
 pub fn waited(process: u32) -> Option<Duration> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let waits = threads.flatten().filter_map(|thread| read_waited(&thread.path().join("schedstat")));
-    waits.reduce(|sum, wait| sum.saturating_add(wait))
+    waits.max()
 }
 
 /// The same for the calling thread.

@@ -220,7 +220,7 @@ fn one_stall_longer_than_the_shortest_queue_drains_disturbs_a_run() {
 
 #[test]
 fn programs_without_a_processor_disturb_a_run_that_was_emulated_on_time() {
-    for (waited_percent, told) in [(None, ""), (Some(5.0), ""), (Some(31.6), "32 % without a processor")] {
+    for (waited_percent, told) in [(None, ""), (Some(15.0), ""), (Some(31.6), "32 % without a processor")] {
         let disturbance = Record { waited_percent, ..record() }.disturbance();
         assert_eq!(disturbance.map(|disturbance| disturbance.to_string()).unwrap_or_default(), told);
     }

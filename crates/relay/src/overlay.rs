@@ -23,13 +23,14 @@ pub use ekiden_overlay::judged::Taken;
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::load::Load;
-use ekiden_overlay::path::{Class, Wanted};
+use ekiden_overlay::path::{Class, Path, Wanted};
 pub use ekiden_overlay::places::Questions;
 use ekiden_overlay::places::{Placed, Places, WANTED_MOST};
 pub use ekiden_overlay::receipt::StreamId;
 use ekiden_overlay::shown::Sum;
 use ekiden_overlay::told::{Told, ToldError};
 use ekiden_registry::Observer;
+use ekiden_relay_proto::Host;
 use ekiden_relay_proto::leg::MAX_ASKED;
 use ekiden_units::Time;
 use tokio::sync::Notify;
@@ -76,6 +77,8 @@ struct State {
     known: Known,
     places: Places<(Auto, Class)>,
     load: Load,
+    /// Paths on which a stream was not opened that another path opened, with its destination and when that was.
+    suspected: BTreeMap<Path, (Host, Time)>,
 }
 
 /// A leg's connection while a stream runs on it.
@@ -196,7 +199,7 @@ impl Overlay {
             judged.extend(seen.says(false, now));
             legs.entry(seen.leg.peer.clone()).or_default().add(&look.shown);
         });
-        let State { known, places, load: mean } = &mut *self.lock();
+        let State { known, places, load: mean, .. } = &mut *self.lock();
         mean.see(load, now);
         for (taken, up, down) in carried {
             places.carried(&taken.exit, up, down);
@@ -376,7 +379,8 @@ impl State {
         // Without the kernel's chance nodes would draw alike, no more.
         let seed = random_secret()
             .map_or(1, |bytes| bytes.iter().fold(1, |seed: u64, byte| seed.rotate_left(8) ^ u64::from(*byte)));
-        Self { known: Known::of_node(name), places: Places::new(seed), load: Load::default() }
+        let (load, suspected) = Default::default();
+        Self { known: Known::of_node(name), places: Places::new(seed), load, suspected }
     }
 }
 

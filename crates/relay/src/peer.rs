@@ -147,8 +147,14 @@ async fn open_at(
             node.overlay.leg_failed(first);
             Err(silent(first))
         }
-        Ok(Err(Unanswered::Ended)) => Err(lost(first, &io::ErrorKind::UnexpectedEof.into())),
-        Ok(Err(Unanswered::Reset(error) | Unanswered::Broken(error))) => Err(lost(first, &error)),
+        Ok(Err(unanswered @ (Unanswered::Ended | Unanswered::Reset(_) | Unanswered::Broken(_)))) => {
+            let failure = match unanswered {
+                Unanswered::Reset(error) | Unanswered::Broken(error) => lost(first, &error),
+                _ => lost(first, &io::ErrorKind::UnexpectedEof.into()),
+            };
+            warn(node, first, &failure);
+            Err(failure)
+        }
         Ok(Err(Unanswered::Abandoned(error))) => Err(abandoned(&error)),
         Err(_) => Err(no_answer(first)),
     }

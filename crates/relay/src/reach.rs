@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ekiden_net::socket;
+use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use ekiden_transport::budget;
 
@@ -117,12 +118,17 @@ impl Upstream {
     }
 }
 
+/// A socket that has waited longer for its receiver, in microseconds, is not used again.
+const BUSY_MOST_US: u64 = 1_000_000;
+
 /// Keeps the socket of a connection that is over for the next one. Returns `side` if it is not over, or not of the kind.
 fn use_again(node: &Node, side: Side, made: Option<Made>) -> Option<Side> {
     let Some(made) = made.filter(|made| made.generation == node.generation() as u32 && used::has_room()) else {
         return Some(side);
     };
-    if !socket::is_over(side.stream.socket()) {
+    // The kernel goes on counting for how long a socket was busy, by which a receiver's pace is judged (`stream/last_words.rs`).
+    let was_quick = tcp_info(side.stream.socket()).is_ok_and(|info| info.busy_us < BUSY_MOST_US);
+    if !was_quick || !socket::is_over(side.stream.socket()) {
         return Some(side);
     }
     if let Some(socket) = side.stream.into_plain() {

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::SockRef;
 
 use super::count_what_is_left;
@@ -42,9 +43,9 @@ fn receive_counted(socket: &impl AsFd, buffer: &mut [u8], flags: i32) -> io::Res
 
 /// Whether the other side's FIN has arrived, also if the connection has broken since, and whatever of it was read. For a
 /// connection that breaks without a FIN the kernel, too, says end-of-file, once its error was reported. Needs the kernel's count of what is
-/// left (Linux 4.18); without it the answer is no.
+/// left (Linux 4.18); without it the answer is no. So it is while urgent data waits: one of the two counts stops there.
 pub fn has_received_end(socket: &impl AsFd) -> bool {
-    if count_what_is_left(&SockRef::from(socket)).is_err() {
+    if count_what_is_left(&SockRef::from(socket)).is_err() || has_urgent(socket) {
         return false;
     }
     // The one count takes a FIN for a byte more that can be read (`tcp_inq_hint` of net/ipv4/tcp.c), the other does not.
@@ -53,4 +54,11 @@ pub fn has_received_end(socket: &impl AsFd) -> bool {
     // SAFETY: the kernel writes one int there, and nothing if it fails.
     let asked = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::FIONREAD, &raw mut payload) };
     asked == 0 && matches!(counted, Ok((_, Some(left))) if left > payload)
+}
+
+/// Whether urgent data has come that has not been passed in reading (RFC 9293 §3.8.5), or may have.
+fn has_urgent(socket: &impl AsFd) -> bool {
+    let mut waited = [PollFd::new(socket.as_fd(), PollFlags::POLLPRI)];
+    let polled = poll(&mut waited, PollTimeout::ZERO);
+    polled.is_err() || waited[0].revents().is_none_or(|events| events.contains(PollFlags::POLLPRI))
 }

@@ -125,6 +125,34 @@ fn an_end_is_told_from_a_reset_whichever_call_the_error_was_reported_to() {
 }
 
 #[test]
+fn an_urgent_byte_is_no_end() {
+    for ends in [false, true] {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), true, &TcpOptions::default()).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = accept(&listener).unwrap();
+        SockRef::from(&client).send(&[7; 5]).unwrap();
+        SockRef::from(&client).send_out_of_band(&[8]).unwrap();
+        SockRef::from(&client).send(&[7; 3]).unwrap();
+        if ends {
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+        SockRef::from(&client).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(client);
+        send(&accepted, b"refused", false).expect_err("it takes the reset's error");
+        let mut read = 0;
+        loop {
+            assert!(ends || !has_received_end(&accepted), "behind {read} bytes");
+            match receive(&accepted, &mut [0; 2]).unwrap() {
+                0 => break,
+                n => read += n,
+            }
+        }
+        // Behind the urgent byte, which is not read, an end is seen again.
+        assert_eq!((read, has_received_end(&accepted)), (8, ends));
+    }
+}
+
+#[test]
 fn an_address_that_another_process_gives_up_is_had_and_one_that_this_host_does_not_have_is_not() {
     let until = Instant::now() + Duration::from_secs(30);
     let old = listen(SocketAddr::from(([127, 0, 0, 1], 0)), true, &TcpOptions::default()).unwrap();

@@ -2,19 +2,34 @@
 
 use ekiden_overlay::path::Path;
 use ekiden_overlay::receipt::Verdict;
+use ekiden_relay_proto::Host;
 use ekiden_units::Time;
 
 use super::arrivals::Said;
 use super::{Doubts, Overlay, State, Taken};
 
+/// A second destination counts within this time ...
+const SUSPECTED: Time = Time::secs(600);
+/// ... for so many paths at a time.
+const SUSPECTED_MOST: usize = 1024;
+
 impl Overlay {
-    /// A stream on this path was not opened in time, or was refused, where it was opened on another path.
-    pub fn held_back(&self, taken: &Taken, why: &str) {
+    /// A stream on this path was not opened in time, or was refused, where it was opened on another path. The destination may be the
+    /// cause, such as one of several hosts behind a balancer that is down: the path is tried last for a while. Its nodes are set aside
+    /// where a second destination shows the same.
+    pub fn suspect(&self, taken: &Taken, destination: &Host, why: &str) {
         let now = self.now();
         let mut state = self.lock();
-        match taken.path.relays().is_empty() {
-            true => state.places.failed(&taken.path, now),
-            false => state.judge(&taken.path, Verdict::HeldBack, now, now, why),
+        state.places.failed(&taken.path, now);
+        if taken.path.relays().is_empty() {
+            return;
+        }
+        if state.suspected.len() > SUSPECTED_MOST {
+            state.suspected.clear();
+        }
+        let before = state.suspected.insert(taken.path.clone(), (destination.clone(), now));
+        if before.is_some_and(|(other, at)| other != *destination && now.since(at) < SUSPECTED) {
+            state.judge(&taken.path, Verdict::HeldBack, now, now, why);
         }
     }
 

@@ -119,7 +119,7 @@ impl Search<'_> {
                     () = sleep_until(next.into()), if !is_last => break,
                 };
                 let failure = match reached {
-                    Ok(reached) => return Ok(self.blame_others(reached)),
+                    Ok(reached) => return Ok(self.suspect_others(reached)),
                     Err(failure) => failure,
                 };
                 if asked.get().is_none() {
@@ -173,15 +173,16 @@ impl Search<'_> {
         self.said.take().map(|(said, _)| said).or(self.first.take()).unwrap_or_else(nothing)
     }
 
-    /// One path has led there: those that should have as well have nodes that hold streams back.
-    fn blame_others(self, reached: Upstream) -> Upstream {
+    /// One path has led there: those that should have as well may have nodes that hold streams back.
+    fn suspect_others(self, reached: Upstream) -> Upstream {
         let is_late = |asked: &Instant| asked.elapsed() >= self.pause;
         for late in self.tried.iter().filter(|other| other.asked.get().is_some_and(is_late)) {
-            self.node.overlay.held_back(&late.taken, "a stream was not opened in time, and was on another path");
+            let why = "streams were not opened in time, and were on another path";
+            self.node.overlay.suspect(&late.taken, &self.to.target.host, why);
         }
         if let Some((failure, taken)) = &self.said {
-            let why = format!("a stream was refused ({failure}), and was opened on another path");
-            self.node.overlay.held_back(taken, &why);
+            let why = format!("streams were refused ({failure}), and were opened on another path");
+            self.node.overlay.suspect(taken, &self.to.target.host, &why);
         }
         reached
     }
@@ -222,6 +223,11 @@ async fn on_path(
     };
     let _ = asked.set(Instant::now());
     let reached = reach_via(node, &taken.path.0, to, early).await?;
+    // Without it the exit cannot be asked whether the stream arrives.
+    if !taken.path.relays().is_empty() && reached.bound.is_some_and(|at| at.port() == 0 || at.ip().is_unspecified()) {
+        let text = format_args!("{} opens a stream from no address", taken.path);
+        return Err(Failure::new(FailureCode::NodeUnreachable, text));
+    }
     let id = stream_id(reached.bound, to.target);
     Ok(Upstream { taken: Some(taken), id, turn, ..reached })
 }

@@ -143,6 +143,7 @@ async fn read_request(node: &Node, stream: &Connection, name: &str) -> io::Resul
             }
             (FrameKind::Fill, _) => timeout(node.config().limits.handshake, segments::answer(stream)).await??,
             (FrameKind::Receipts, question) => {
+                sleep(node.overlay.wait_to_answer(name)).await;
                 let answer = node.overlay.tell_receipts(&question).map_err(invalid)?;
                 let answer = Header::frame(FrameKind::Told, &answer);
                 timeout(node.config().limits.handshake, stream.send_all(&answer)).await??;

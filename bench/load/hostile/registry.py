@@ -122,3 +122,6 @@ class flooding_member(Scene):
     def after(self, measured):
         if measured.log_kib / (self.machine.seconds + self.lead) > MOST_LOG_KIB_PER_SECOND:
             measured.faults.append(f"the nodes' logs have {measured.log_kib:.0f} KiB")
+
+
+ALL = [flooding_member]

@@ -1,7 +1,6 @@
 """A relay of an overlay that is sick, or lies: one of four between an entry and the exit, and what honest clients lose to it."""
 import contextlib, hashlib, hmac, json, os, re, socket, struct, threading, time
 
-import attacks
 from attacks import EXIT_TEXT, OPEN, SOCKS, Scene
 from bench import NODE, Node, dial, quietly, receive, run, socks
 
@@ -154,4 +153,4 @@ class relay_opens_nothing(SickRelay):
     opens = False
 
 
-attacks.ALL += [relay_invents_streams, relay_is_silent, relay_opens_nothing]
+ALL = [relay_invents_streams, relay_is_silent, relay_opens_nothing]

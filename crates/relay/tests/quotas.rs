@@ -85,13 +85,17 @@ fn whoever_has_not_proven_a_key_leaves_room_on_a_leg_listener_for_others() {
         assert!(!is_closed(&newest));
         assert!(is_served(&connect_from([127, 0, 4, 9], socks)));
         // A node comes in from the same address, and from another.
-        let nodes = [from, 8].map(|from| peer::greet(connect_from([127, 0, 4, from], leg)));
+        let nodes = [from, 8].map(|from| {
+            let mut node = peer::greet(connect_from([127, 0, 4, from], leg));
+            peer::ask_for(&mut node, echo());
+            node
+        });
         let more: Vec<TcpStream> = (0..100).map(|_| connect_from([127, 0, 4, from], leg)).collect();
         wait_until("they have come", || are_there(&more) == 20);
-        for mut node in nodes {
-            peer::ask_for(&mut node, echo());
+        for node in &nodes {
+            assert!(!is_closed(node));
         }
-        drop((open, more, newest));
+        drop((nodes, open, more, newest));
         wait_until("all are gone", || relay.connections() == 0);
     }
     assert!(logged("on [listen.leg] was closed for a newer one: too many have not proven a key yet") >= 1);

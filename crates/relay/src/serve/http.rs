@@ -376,10 +376,9 @@ impl Client<'_> {
     }
 
     /// Ends the connection once the client has received all responses, or the limits pass.
-    async fn end(self) {
-        let Self { node, stream, reader, heads, .. } = self;
-        // Freed now, because the rest may take long.
-        drop((reader, heads));
+    async fn end(mut self) {
+        self.let_go();
+        let Self { node, stream, .. } = self;
         if let Err(late) = Side::host(stream).end_if_sent() {
             let _busy = node.begin();
             late.deliver(&mut Expiry::new(&node.config().limits)).await;
@@ -397,7 +396,8 @@ impl Client<'_> {
 
     /// Sends the client a last message, and ends the connection. A client of which a request was admitted may still have
     /// earlier answers to receive, and is waited for. Others are not.
-    async fn say_last(self, message: &[u8]) {
+    async fn say_last(mut self, message: &[u8]) {
+        self.let_go();
         if !timeout(self.limits.handshake, Output::raw(&self.stream).write(message))
             .await
             .is_ok_and(|sent| sent.is_ok())
@@ -409,5 +409,11 @@ impl Client<'_> {
             true => self.end().await,
             false => self.stream.end_cleanly(),
         }
+    }
+
+    /// Frees what was read, because the rest of the connection may take long.
+    fn let_go(&mut self) {
+        self.reader = Reader::new(Framing::Raw);
+        self.heads.set(0);
     }
 }

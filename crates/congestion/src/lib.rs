@@ -2,8 +2,8 @@
 //!
 //! The algorithms that ekiden registers with the kernel are written once, as C headers under `include/ekiden/`: integers only,
 //! no kernel types. The eBPF programs of crate `bpf` include them, and so does the native build that [`Native`] calls. So the
-//! simulator runs the same code as the kernel. [`Cubic`], [`LinuxCubic`] and
-//! [`LinuxBic`] are for the simulator only: the kernel has its own.
+//! simulator runs the same code as the kernel. [`Cubic`], [`LinuxCubic`], [`LinuxBic`] and
+//! [`LinuxBbr`] are for the simulator only: the kernel has its own.
 //!
 //! `docs/guide/congestion.md` describes the algorithms and gives the reasons for the defaults.
 
@@ -13,6 +13,7 @@ mod cubic;
 mod linux;
 mod native;
 mod response;
+mod sample;
 mod tunables;
 
 use std::fmt;
@@ -20,9 +21,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub use cubic::{Cubic, CubicSettings};
-pub use linux::{LinuxBic, LinuxCubic};
+pub use linux::{LinuxBbr, LinuxBic, LinuxCubic};
 pub use native::{Native, hstcp_decrease, hstcp_increase, trend};
 pub use response::{ResponseFunction, ResponseRow};
+pub use sample::{Before, RateSample, Repair};
 pub use tunables::{CongestionParameters, LAYOUT, MOST_SAMPLES, PARAMETERS, Parameter, ParameterError, Tunables};
 
 /// A congestion control of the C headers.
@@ -129,14 +131,29 @@ pub trait CongestionControl {
     fn on_idle(&mut self) -> bool {
         false
     }
+
+    /// Whether it sets the window at every acknowledgement by [`CongestionControl::on_sample`], during recovery too, and nothing else
+    /// does but a timeout (Linux: `cong_control`).
+    fn sets_rate(&self) -> bool {
+        false
+    }
+
+    /// An acknowledgement arrived, after all else that it means. Only for a control that [`CongestionControl::sets_rate`].
+    fn on_sample(&mut self, _window: &mut Window, _sample: &RateSample) {}
+
+    /// The rate at which segments are to leave, per second. `None`: as the window allows.
+    fn pacing_rate(&self) -> Option<f64> {
+        None
+    }
 }
 
-/// A new connection's congestion control by name: `cubic`, which is RFC 9438's, `bic`, which is Linux's, or one of
+/// A new connection's congestion control by name: `cubic`, which is RFC 9438's, `bic` and `bbr`, which are Linux's, or one of
 /// [`Algorithm`]'s. `None` if there is none of this name.
 pub fn control(name: &str, tunables: &Arc<Tunables>) -> Option<Box<dyn CongestionControl + Send>> {
     Some(match name {
         Cubic::NAME => Box::new(Cubic::default()),
         LinuxBic::NAME => Box::new(LinuxBic::default()),
+        LinuxBbr::NAME => Box::new(LinuxBbr::default()),
         _ => Box::new(Native::new(name.parse().ok()?, Arc::clone(tunables))),
     })
 }

@@ -2,10 +2,12 @@
 //!
 //! Both count whole segments and keep how many acknowledged segments make the window grow by one, as the kernel does.
 
+mod bbr;
 mod bic;
 mod cubic;
 mod hystart;
 
+pub use bbr::LinuxBbr;
 pub use bic::LinuxBic;
 pub use cubic::LinuxCubic;
 

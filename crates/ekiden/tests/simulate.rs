@@ -117,7 +117,7 @@ fn a_sweep_is_not_run_again_and_continues() {
 fn what_it_does_not_have_is_refused_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, code, why) in [
-        (&["--set", "tcp.congestion=reno,bbr"][..], 3, "the simulator has no 'bbr'"),
+        (&["--set", "tcp.congestion=reno,vegas"][..], 3, "the simulator has no 'vegas'"),
         (&["--set", "link.line.rate=fast"], 3, "fast"),
         (&["--resolution", "1us"], 2, "at least 1ms"),
         (&["--samples", "10"], 2, "1000"),

@@ -28,9 +28,11 @@
 mod buffer;
 mod connection;
 mod info;
+mod pacing;
 mod persist;
 mod prr;
 mod ranges;
+mod rate;
 mod receiver;
 mod recovery;
 mod reset;

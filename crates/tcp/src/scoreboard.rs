@@ -13,6 +13,7 @@ use std::collections::{BTreeSet, VecDeque};
 use ekiden_units::Time;
 
 use crate::ranges::Ranges;
+use crate::rate::Mark;
 
 /// A segment that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(crate) struct Sent {
     pub fin: bool,
     /// When it was sent last.
     pub at: Time,
+    /// What was so then.
+    mark: Mark,
     /// Which transmission that was, counted over the connection.
     serial: u64,
     pub retransmitted: bool,
@@ -62,6 +65,24 @@ pub(crate) struct AckSummary {
     pub sacked: u32,
     /// Of those segments that are newly known to have arrived and were sent only once: when the last one was sent.
     pub sent_at: Option<Time>,
+    /// Of all of them: the one that was sent last.
+    pub newest: Option<Newest>,
+}
+
+/// A segment that has arrived, as it was sent last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Newest {
+    serial: u64,
+    pub at: Time,
+    pub mark: Mark,
+}
+
+impl AckSummary {
+    fn note(&mut self, sent: &Sent) {
+        if self.newest.is_none_or(|newest| newest.serial < sent.serial) {
+            self.newest = Some(Newest { serial: sent.serial, at: sent.at, mark: sent.mark });
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -88,6 +109,10 @@ pub(crate) struct Scoreboard {
     order: VecDeque<(u64, u64)>,
     /// Whether `order` is kept, for [`Scoreboard::mark_overtaken`].
     pub keeps_order: bool,
+    /// What the next transmissions are marked with.
+    pub mark: Mark,
+    /// Segments found lost, each as often as it was.
+    lost_ever: u64,
 }
 
 impl Scoreboard {
@@ -99,6 +124,7 @@ impl Scoreboard {
             length,
             fin,
             at: now,
+            mark: self.mark,
             serial,
             retransmitted: false,
             sacked: false,
@@ -140,6 +166,7 @@ impl Scoreboard {
                 self.sacked_count -= 1;
             } else {
                 summary.delivered += 1;
+                summary.note(&first);
                 if first.may_have_arrived(self.arrived_until) {
                     self.newest_arrived = self.newest_arrived.max(first.serial);
                 }
@@ -193,6 +220,7 @@ impl Scoreboard {
             self.sacked_count += 1;
             summary.sacked += 1;
             summary.delivered += 1;
+            summary.note(sent);
             if sent.may_have_arrived(self.arrived_until) {
                 self.newest_arrived = self.newest_arrived.max(sent.serial);
             }
@@ -266,6 +294,7 @@ impl Scoreboard {
             at += 1;
         }
         self.lost_before = frontier;
+        self.lost_ever += u64::from(marked);
         marked
     }
 
@@ -289,6 +318,7 @@ impl Scoreboard {
                 marked += 1;
             }
         }
+        self.lost_ever += u64::from(marked);
         marked
     }
 
@@ -300,6 +330,7 @@ impl Scoreboard {
             self.doubled_count -= u32::from(first.doubled.take().is_some());
             (first.lost, first.rescued) = (true, false);
             self.lost.insert(first.start);
+            self.lost_ever += 1;
         }
     }
 
@@ -313,6 +344,7 @@ impl Scoreboard {
         self.doubled_count = 0;
         for sent in &mut self.segments {
             (sent.doubled, sent.rescued) = (None, false);
+            self.lost_ever += u64::from(!sent.lost && !sent.sacked);
             sent.lost = !sent.sacked;
         }
         self.lost = self.segments.iter().filter(|sent| sent.lost).map(|sent| sent.start).collect();
@@ -331,8 +363,9 @@ impl Scoreboard {
     /// Sends the first lost segment again. `None` if there is none.
     pub fn retransmit(&mut self, now: Time) -> Option<Sent> {
         let start = self.lost.pop_first()?;
-        let serial = self.transmitted(start);
+        let (serial, mark) = (self.transmitted(start), self.mark);
         let sent = self.find(start)?;
+        sent.mark = mark;
         sent.lost = false;
         sent.retransmitted = true;
         sent.at = now;
@@ -409,6 +442,11 @@ impl Scoreboard {
     /// Segments that wait to be sent again.
     pub fn lost(&self) -> u32 {
         self.lost.len() as u32
+    }
+
+    /// Segments that were found lost over the whole connection, each as often as it was.
+    pub fn lost_ever(&self) -> u64 {
+        self.lost_ever
     }
 
     /// Where the first of them begins.

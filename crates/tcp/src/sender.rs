@@ -8,13 +8,17 @@ use ekiden_units::Time;
 
 use crate::buffer::SendBuffer;
 use crate::info::TcpInfo;
+use crate::pacing::Pacer;
 use crate::persist::PersistTimer;
+use crate::rate::RateEstimator;
 use crate::recovery::{Ack, Flight, Recovery};
 use crate::scoreboard::{AckSummary, Scoreboard, Sent};
 use crate::send_window::SendWindow;
 use crate::settings::TcpSettings;
 use crate::timer::RetransmissionTimer;
 use crate::window::CongestionWindow;
+
+mod departure;
 
 pub(crate) struct Sender {
     settings: TcpSettings,
@@ -39,7 +43,8 @@ pub(crate) struct Sender {
     unanswered: u32,
     last_sent: Time,
     retransmits: u64,
-    delivered: u64,
+    rate: RateEstimator,
+    pacer: Pacer,
 }
 
 /// A segment to be sent: its place in the stream and what belongs into its header.
@@ -82,7 +87,8 @@ impl Sender {
             unanswered: 0,
             last_sent: Time(0),
             retransmits: 0,
-            delivered: 0,
+            rate: RateEstimator::default(),
+            pacer: Pacer::default(),
         }
     }
 
@@ -187,6 +193,7 @@ impl Sender {
         let advances = acked > self.una;
         let is_of_syn = advances && self.una == 0;
         let window_before = self.send_window.beyond(self.una);
+        let was_in_flight = self.board.pipe();
         self.update_window(segment, acked);
         let summary = self.take(now, segment, acked);
         let window = self.send_window.beyond(self.una);
@@ -209,6 +216,9 @@ impl Sender {
         let effect = recovery.on_ack(flight, Ack { advances, is_duplicate, echoes_congestion, summary });
         if effect.begins_recovery {
             self.timer.forget_timed();
+        }
+        if self.window.sets_rate() {
+            self.sample(now, &summary, was_in_flight);
         }
         // RFC 6298, rules 5.2 and 5.3.
         if self.board.is_empty() {
@@ -253,7 +263,7 @@ impl Sender {
                 }
             }
         }
-        self.delivered += u64::from(summary.delivered);
+        self.rate.on_ack(now, &summary);
         summary
     }
 
@@ -270,8 +280,9 @@ impl Sender {
         if self.next == 0 {
             return Some(self.open(now));
         }
+        self.pacer.look_anew();
         if self.recovery.may_retransmit(&self.board, self.window.cwnd()) && self.is_first_lost_allowed() {
-            return self.retransmit(now);
+            return if self.is_held(now) { None } else { self.retransmit(now) };
         }
         if !established {
             return None;
@@ -279,9 +290,10 @@ impl Sender {
         if let Some(new) = self.poll_new(now) {
             return Some(new);
         }
-        if self.recovery.mark_speculative(&mut self.board, self.window.cwnd()) {
+        if self.pacer.at().is_none() && self.recovery.mark_speculative(&mut self.board, self.window.cwnd()) {
             return self.retransmit(now);
         }
+        self.pacer.end_burst();
         None
     }
 
@@ -292,6 +304,7 @@ impl Sender {
     }
 
     fn retransmit(&mut self, now: Time) -> Option<Outgoing> {
+        self.note_departure(now, self.mss);
         let sent = self.board.retransmit(now)?;
         self.recovery.on_retransmit();
         self.last_sent = now;
@@ -313,16 +326,18 @@ impl Sender {
     fn poll_new(&mut self, now: Time) -> Option<Outgoing> {
         let Some((payload, fin)) = self.sendable() else {
             self.window.set_cwnd_limited(false);
+            self.note_app_limited();
             return None;
         };
         self.restart_after_idle(now);
         let is_cwnd_limited = self.recovery.pipe_before_new(&self.board) >= self.window.cwnd();
         self.window.set_cwnd_limited(is_cwnd_limited);
-        if is_cwnd_limited {
+        if is_cwnd_limited || self.is_held(now) {
             return None;
         }
         let start = self.next;
         let length = payload + u32::from(fin);
+        self.note_departure(now, payload);
         self.board.push(start, length, fin, now);
         self.next += u64::from(length);
         // A segment without payload cannot tell it.
@@ -389,7 +404,7 @@ impl Sender {
 
     /// The next time at which [`Sender::on_time`] has something to do.
     pub fn timeout(&self) -> Option<Time> {
-        [self.timer.at(), self.persist.at()].into_iter().flatten().min()
+        [self.timer.at(), self.persist.at(), self.pacer.at()].into_iter().flatten().min()
     }
 
     /// Handles expired timers. Returns whether the connection is given up.
@@ -442,7 +457,7 @@ impl Sender {
             rto: estimator.rto(),
             mss: self.mss,
             acked_bytes: self.buffer.acked_bytes(self.una),
-            delivered: self.delivered,
+            delivered: self.rate.delivered(),
             retransmits: self.retransmits,
             timeouts: self.recovery.timeouts(),
             recoveries: self.recovery.recoveries(),

@@ -2,7 +2,7 @@
 //!
 //! The sender and its loss recovery decide when; the congestion control decides how far. Windows count segments.
 
-use ekiden_congestion::{CongestionControl, Window};
+use ekiden_congestion::{CongestionControl, RateSample, Window};
 use ekiden_units::Time;
 
 use crate::scoreboard::AckSummary;
@@ -11,6 +11,8 @@ use crate::settings::{Counting, Halves, Idle, TcpSettings};
 pub(crate) struct CongestionWindow {
     window: Window,
     control: Box<dyn CongestionControl + Send>,
+    /// The control sets the window by itself, and a rate.
+    sets_rate: bool,
     initial: u32,
     /// [`TcpSettings::window_validation`].
     validates: bool,
@@ -38,6 +40,7 @@ impl CongestionWindow {
         window.ssthresh = settings.initial_ssthresh.unwrap_or(window.ssthresh);
         Self {
             window,
+            sets_rate: control.sets_rate(),
             control,
             initial: settings.initial_window,
             validates: settings.window_validation,
@@ -84,9 +87,24 @@ impl CongestionWindow {
         self.control.on_rtt(&self.window, now.0 / 1000, rtt_us);
     }
 
+    /// Whether [`CongestionWindow::on_sample`] is to be called.
+    pub fn sets_rate(&self) -> bool {
+        self.sets_rate
+    }
+
+    /// An acknowledgement arrived, in whatever phase.
+    pub fn on_sample(&mut self, sample: &RateSample) {
+        self.control.on_sample(&mut self.window, sample);
+    }
+
+    /// The rate at which segments are to leave, per second. `None`: as the window allows.
+    pub fn pacing_rate(&self) -> Option<f64> {
+        if self.sets_rate { self.control.pacing_rate() } else { None }
+    }
+
     /// An acknowledgement arrived outside of fast recovery.
     pub fn grow(&mut self, ack: &AckSummary) {
-        if ack.acked == 0 {
+        if ack.acked == 0 || self.sets_rate {
             return;
         }
         self.is_after_timeout &= self.is_in_slow_start();
@@ -127,12 +145,14 @@ impl CongestionWindow {
 
     /// Sets the window, in fast recovery.
     pub fn set(&mut self, cwnd: u32) {
-        self.window.cwnd = cwnd;
+        if !self.sets_rate {
+            self.window.cwnd = cwnd;
+        }
     }
 
     /// Fast recovery ends: the window becomes the slow start threshold.
     pub fn fall_to_threshold(&mut self) {
-        self.window.cwnd = self.window.ssthresh;
+        self.set(self.window.ssthresh);
         self.window.cwnd_cnt = 0;
     }
 
@@ -154,8 +174,11 @@ impl CongestionWindow {
 
     /// Nothing was sent for `idle`, which is longer than `rto`.
     pub fn on_idle(&mut self, idle: Time, rto: Time) {
-        if self.idle != Idle::Keeps {
+        if self.idle != Idle::Keeps || self.sets_rate {
             self.control.on_idle();
+        }
+        if self.sets_rate {
+            return;
         }
         let Window { cwnd, ssthresh, .. } = &mut self.window;
         let least = self.initial.min(*cwnd);

@@ -1,0 +1,105 @@
+//! Pacing: segments leave at a rate, in bursts of a millisecond (Linux: the internal pacing of TCP, `tcp_update_skb_after_send`).
+
+use ekiden_units::Time;
+
+/// So many segments of data leave unpaced, as in Linux.
+const UNPACED: u64 = 10;
+/// Segments of a burst at least.
+const BURST_LEAST: f64 = 2.0;
+/// The time whose segments leave as one burst: 1 / 1024 s (`sk_pacing_shift`).
+const BURSTS_PER_SECOND: f64 = 1024.0;
+
+#[derive(Debug, Default)]
+pub(crate) struct Pacer {
+    /// When the next burst may leave.
+    next: Time,
+    /// What is left of this burst.
+    burst: u32,
+    /// By how much this burst left late: half of its time at most is made up for.
+    credit: u64,
+    sent: u64,
+    waits: bool,
+}
+
+impl Pacer {
+    /// Forgets that something waits.
+    pub fn look_anew(&mut self) {
+        self.waits = false;
+    }
+
+    /// Whether a segment must wait, at `rate` segments per second.
+    pub fn holds(&mut self, now: Time, rate: Option<f64>) -> bool {
+        let Some(rate) = rate.filter(|rate| self.sent >= UNPACED && *rate > 0.0) else { return false };
+        if self.burst > 0 {
+            return false;
+        }
+        self.waits = now < self.next;
+        if !self.waits {
+            self.burst = (rate / BURSTS_PER_SECOND).max(BURST_LEAST) as u32;
+            self.credit = now.since(self.next).0;
+            self.next = now;
+        }
+        self.waits
+    }
+
+    /// A segment is sent that is so much of a full one.
+    pub fn on_sent(&mut self, now: Time, rate: Option<f64>, part: f64) {
+        self.sent += 1;
+        let Some(rate) = rate.filter(|rate| self.sent > UNPACED && *rate > 0.0) else {
+            self.next = now;
+            return;
+        };
+        let takes = (part / rate * 1e9) as u64;
+        let made_up = self.credit.min(takes / 2);
+        self.credit -= made_up;
+        self.next = self.next + Time(takes - made_up);
+        self.burst = self.burst.saturating_sub(1);
+    }
+
+    /// Something else than pacing stopped the sender: the burst is over.
+    pub fn end_burst(&mut self) {
+        self.burst = 0;
+    }
+
+    /// When what waits may be sent.
+    pub fn at(&self) -> Option<Time> {
+        self.waits.then_some(self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When each of so many segments leaves.
+    fn departures(rate: f64, segments: usize) -> Vec<Time> {
+        let (mut pacer, mut now, mut departures) = (Pacer::default(), Time(0), Vec::new());
+        while departures.len() < segments {
+            pacer.look_anew();
+            if pacer.holds(now, Some(rate)) {
+                now = pacer.at().unwrap();
+                continue;
+            }
+            pacer.on_sent(now, Some(rate), 1.0);
+            departures.push(now);
+        }
+        departures
+    }
+
+    #[test]
+    fn the_first_ten_leave_at_once_and_the_others_two_by_two_at_the_rate() {
+        let departures = departures(100.0, 1010);
+        assert_eq!(departures[9], Time(0));
+        let spaces: Vec<u64> = departures[10..].windows(2).map(|pair| pair[1].since(pair[0]).0).collect();
+        assert!(spaces.chunks_exact(2).all(|pair| pair == [0, 20_000_000]), "{spaces:?}");
+        assert_eq!(departures[1009].since(departures[9]), Time::ms(9_980));
+    }
+
+    #[test]
+    fn a_millisecond_of_a_fast_line_is_a_burst() {
+        let departures = departures(100_000.0, 9_710);
+        assert_eq!(departures[10 + 96], Time(0));
+        assert!(departures[10 + 97] > Time(0));
+        assert!(departures[9_709].0.abs_diff(96_030_000) < 1_000_000, "{:?}", departures[9_709]);
+    }
+}

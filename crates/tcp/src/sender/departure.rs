@@ -1,0 +1,50 @@
+//! When segments leave, and what their acknowledgements tell of the path's rate.
+
+use ekiden_congestion::Repair;
+use ekiden_units::Time;
+
+use super::Sender;
+use crate::rate::Flow;
+use crate::scoreboard::AckSummary;
+
+impl Sender {
+    /// Tells a control that sets a rate what an acknowledgement says of the path.
+    pub(super) fn sample(&mut self, now: Time, summary: &AckSummary, was_in_flight: u32) {
+        let repair = match (self.recovery.is_fast(), self.recovery.is_after_timeout()) {
+            (true, _) => Repair::Recovery,
+            (_, true) => Repair::Timeout,
+            _ => Repair::Open,
+        };
+        let flow = Flow {
+            was_in_flight,
+            in_flight: self.board.pipe(),
+            lost: self.board.lost_ever(),
+            least_rtt: self.least_rtt(),
+            mss: self.mss,
+            repair,
+        };
+        let sample = self.rate.sample(now, summary, &flow);
+        self.window.on_sample(&sample);
+    }
+
+    /// Whether pacing holds the next segment back.
+    pub(super) fn is_held(&mut self, now: Time) -> bool {
+        self.window.sets_rate() && self.pacer.holds(now, self.window.pacing_rate())
+    }
+
+    /// A segment with so much payload is sent.
+    pub(super) fn note_departure(&mut self, now: Time, payload: u32) {
+        self.board.mark = self.rate.mark(now, self.board.len());
+        if self.window.sets_rate() {
+            self.pacer.on_sent(now, self.window.pacing_rate(), f64::from(payload) / f64::from(self.mss));
+        }
+    }
+
+    /// Nothing is to be sent: if that is for want of data, what is delivered now tells nothing of the path.
+    pub(super) fn note_app_limited(&mut self) {
+        let in_flight = self.board.pipe();
+        if self.unsent() == 0 && in_flight < self.window.cwnd() && self.board.lost() == 0 {
+            self.rate.note_app_limited(in_flight);
+        }
+    }
+}

@@ -11,6 +11,10 @@ use ekiden_units::{BitRate, Bytes, Time};
 
 use crate::line::HEADERS;
 
+mod bbr;
+
+use bbr::Bbr;
+
 /// Round trips that are computed; what comes after them goes on at the rate of their second half.
 const ROUNDS_MOST: u64 = 8_000;
 /// With several connections fewer, as each round trip is that of all of them.
@@ -41,6 +45,8 @@ pub enum Sender {
     Hstcp,
     /// Gentle HighSpeed TCP.
     Ghstcp,
+    /// The kernel's BBR, about.
+    Bbr,
 }
 
 impl Sender {
@@ -51,6 +57,7 @@ impl Sender {
             Self::Cubic => "cubic",
             Self::Hstcp => "ekiden_hstcp",
             Self::Ghstcp => "ekiden_ghstcp",
+            Self::Bbr => "bbr",
         }
     }
 }
@@ -150,6 +157,8 @@ pub fn transfer(path: &Bottleneck, senders: &Senders, amount: Amount, seed: u64)
 
 struct Flow {
     control: Box<dyn CongestionControl + Send>,
+    /// In the place of `control`.
+    bbr: Option<Bbr>,
     window: Window,
     /// Segments that were lost and are to be sent again.
     missing: f64,
@@ -190,6 +199,7 @@ impl Run {
         let tunables = Arc::new(Tunables::default());
         let flow = |random: &mut Random| Flow {
             control: linux_control(senders.control.name(), &tunables).expect("each of Sender's names is one"),
+            bbr: (senders.control == Sender::Bbr).then(Bbr::default),
             window: Window { cwnd: INITIAL_WINDOW, clamp: WINDOW_MOST, ..Window::default() },
             missing: 0.0,
             until_loss: random.until(path.loss),
@@ -368,6 +378,11 @@ impl Run {
     /// A sender hears of its segments.
     fn heard(&mut self, number: usize, heard: &Heard) {
         let Heard { n, before, lost, took, queue } = *heard;
+        let (now, rtt, flow) = (self.now + took, self.rtt, &mut self.flows[number]);
+        if let Some(bbr) = &mut flow.bbr {
+            flow.window.cwnd = bbr.next(now, rtt, (n, n - lost, took)) as u32;
+            return;
+        }
         let was_repairing = self.flows[number].missing > 0.0;
         let was_doubling = self.flows[number].is_in_slow_start();
         if !was_repairing && lost < n {
@@ -441,7 +456,7 @@ fn micros(seconds: f64) -> u32 {
 
 impl Flow {
     fn is_in_slow_start(&self) -> bool {
-        self.window.cwnd < self.window.ssthresh && self.missing == 0.0
+        self.window.cwnd < self.window.ssthresh && self.missing == 0.0 && self.bbr.is_none()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::forecast::{Forecaster, Hop};
 use crate::{Path, answer::Remedy};
 
 /// Controls of proxies, those first that others beside them bear best. A later one has to give [`WORTH`] more.
-const CONTROLS: [Sender; 4] = [Sender::Cubic, Sender::Reno, Sender::Ghstcp, Sender::Hstcp];
+const CONTROLS: [Sender; 5] = [Sender::Cubic, Sender::Reno, Sender::Ghstcp, Sender::Hstcp, Sender::Bbr];
 /// Low_Window of RFC 3649, section 5, in segments.
 const LOW_WINDOW: f64 = 38.0;
 /// What a gain must be to count, as a factor: less is within the models' doubt.
@@ -25,7 +25,12 @@ pub fn controls(candidate: &Candidate, path: &Path, hops: &[Hop], forecaster: &m
         let mut best = (CONTROLS[0], forecaster.alone(&Hop { control: CONTROLS[0], ..*hop }).0);
         // In windows below RFC 3649's Low_Window HSTCP is Reno.
         let segments = best.1 / 8.0 * hop.rtt_s.value / f64::from(segment_bytes(hop.mtu)) / f64::from(hop.connections);
-        let has_room = |control: &&Sender| segments >= LOW_WINDOW || matches!(control, Sender::Reno | Sender::Cubic);
+        let has_room = |control: &&Sender| match control {
+            Sender::Reno | Sender::Cubic => true,
+            Sender::Hstcp | Sender::Ghstcp => segments >= LOW_WINDOW,
+            // It takes the line from others. So it is for where they could not fill it either.
+            Sender::Bbr => hop.loss.value > 0.0,
+        };
         for control in CONTROLS[1..].iter().filter(has_room) {
             let rate = forecaster.alone(&Hop { control: *control, ..*hop }).0;
             if rate > best.1 * WORTH {

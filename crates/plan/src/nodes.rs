@@ -90,12 +90,13 @@ fn text(path: &Path, remedy: &Remedy, number: usize, fingerprints: &[String]) ->
     text
 }
 
-/// The keys of a congestion control. Ekiden's own need the right to bring them in, without which Reno is used.
+/// The keys of a congestion control. Ekiden's own need the right to bring them in, and the kernel need not have its others: Reno is used
+/// then.
 fn control(leg: &LegPlan, separator: &str) -> String {
     let name = leg.congestion.name();
     match leg.congestion {
         Sender::Reno => format!("congestion = \"{name}\""),
-        Sender::Cubic | Sender::Hstcp | Sender::Ghstcp => {
+        Sender::Cubic | Sender::Hstcp | Sender::Ghstcp | Sender::Bbr => {
             format!("congestion = \"{name}\"{separator}congestion_fallback = \"reno\"")
         }
     }

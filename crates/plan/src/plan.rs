@@ -48,6 +48,7 @@ impl Plan {
         }
         let chosen = choice::best(forecast.goodput_bit_s.value, &remedies);
         notes.extend(unseen_loss(path, &forecast, chosen.map(|number| &remedies[number]), &mut forecaster));
+        notes.extend(chosen.and_then(|number| of_neighbours(&remedies[number])));
         let larger_windows = larger_windows(path, &hop, &forecast, &mut forecaster);
         let mut plan = Self {
             path: path.name.clone(),
@@ -116,6 +117,15 @@ fn remedy(path: &Path, chain: &Candidate, direct: &Forecast, forecaster: &mut Fo
     let ratio = |rate: f64, of: f64| if of > 0.0 { rate / of } else { 0.0 };
     let gain = Estimate::between(ratio(to.low, of.high), ratio(to.value, of.value), ratio(to.high, of.low));
     Remedy { name: chain.name.clone(), nodes, legs, forecast, gain }
+}
+
+/// What a remedy costs others on the path, if it does.
+fn of_neighbours(remedy: &Remedy) -> Option<String> {
+    remedy.legs.iter().any(|leg| !leg.host_sends && leg.congestion == Sender::Bbr).then(|| {
+        "bbr does not heed losses: it fills a line that loses packets, and takes most of it from connections beside it that heed them. Where \
+         others share the line, set `congestion = \"cubic\"` on that leg."
+            .into()
+    })
 }
 
 /// What there would be with the most random loss that may not have been seen.
@@ -212,12 +222,12 @@ fn gateway(path: &Path) -> Advice {
         window: path.window(),
         bdp: Bytes(path.bdp_bytes() as u64),
         queue: Bytes(path.buffer_bytes.value as u64),
-        ends_in_time: path.congestion == Sender::Cubic,
+        ends_in_time: path.congestion != Sender::Reno,
     };
     let why_not = if path.streams < 2 {
         "there is one stream"
     } else if group.ends_in_time {
-        "the hosts' CUBIC ends slow start before the queue overflows (HyStart)"
+        "the hosts' congestion control ends slow start before the queue overflows"
     } else if group.overshoot().0 == 0 {
         "the streams' windows are too small to overflow the queue"
     } else {

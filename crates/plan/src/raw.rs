@@ -78,6 +78,7 @@ struct RawSite {
 enum RawControl {
     Reno,
     Cubic,
+    Bbr,
 }
 
 /// What a description says. `file` is the name that errors have; `direction` goes before that of the file.
@@ -153,6 +154,7 @@ impl Source<'_> {
             congestion: raw.congestion.map(|control| match control {
                 RawControl::Reno => Sender::Reno,
                 RawControl::Cubic => Sender::Cubic,
+                RawControl::Bbr => Sender::Bbr,
             }),
             streams: raw.streams.map(|streams| self.given(streams)),
             size: raw.size.map(|size| self.given(size)),

@@ -32,7 +32,7 @@ const CAPABILITIES: &[(u8, &str, &str)] = &[
 
 /// Looks at the machine.
 pub fn machine() -> Vec<Finding> {
-    let mut findings = vec![congestion(), btf()];
+    let mut findings = vec![congestion(), for_lossy_legs(&sysctl("available_congestion_control")), btf()];
     findings.extend(capabilities());
     findings.push(descriptors());
     findings.extend(Times::now().as_ref().map(stolen));
@@ -42,12 +42,25 @@ pub fn machine() -> Vec<Finding> {
 }
 
 fn congestion() -> Finding {
-    let read = |key: &str| {
-        let text = fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{key}"));
-        text.map_or("unknown".into(), |text| text.trim().to_owned())
-    };
-    let found = format!("{}; available: {}", read("congestion_control"), read("available_congestion_control"));
+    let found = format!("{}; available: {}", sysctl("congestion_control"), sysctl("available_congestion_control"));
     Finding::new("congestion control", found, Verdict::Good)
+}
+
+fn sysctl(key: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{key}"));
+    text.map_or("unknown".into(), |text| text.trim().to_owned())
+}
+
+/// Whether there is a control for legs that lose packets at random. The kernel loads a module by itself only for a privileged process.
+fn for_lossy_legs(available: &str) -> Finding {
+    const SUBJECT: &str = "for legs that lose packets";
+    match available.split_whitespace().any(|control| control == "bbr") {
+        true => Finding::new(SUBJECT, "bbr is there", Verdict::Good),
+        false => {
+            let without = "modprobe tcp_bbr brings it in, if the kernel has it; other controls leave most of such a line unused";
+            Finding::new(SUBJECT, "bbr is not loaded", Verdict::Note(without.into()))
+        }
+    }
 }
 
 fn btf() -> Finding {
@@ -159,7 +172,7 @@ mod tests {
     #[test]
     fn looking_at_this_machine_finds_something_of_each_kind() {
         let subjects: Vec<_> = machine().into_iter().map(|finding| finding.subject).collect();
-        for subject in ["congestion control", "kernel types (BTF)", "CAP_NET_ADMIN", "open files"] {
+        for subject in ["congestion control", "for legs that lose packets", "kernel types (BTF)", "CAP_NET_ADMIN", "open files"] {
             assert!(subjects.iter().any(|found| found == subject), "{subjects:?}");
         }
     }

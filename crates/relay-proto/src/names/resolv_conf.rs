@@ -1,6 +1,6 @@
 //! resolv.conf: the name servers, and how short names are completed (resolv.conf(5)).
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Odd, lines, shown, words};
 
@@ -118,10 +118,32 @@ impl NameServer {
         let (ip, zone) = match text.split_once('%') {
             Some((ip, zone)) if !zone.is_empty() => (ip.parse::<Ipv6Addr>().ok()?.into(), Some(zone.to_owned())),
             Some(_) => return None,
-            None => (text.parse().ok()?, None),
+            None => (ipv4(text).map(IpAddr::V4).or_else(|| text.parse().ok())?, None),
         };
         Some(Self { ip, zone })
     }
+}
+
+/// An IPv4 address in any form of inet_aton(3), which glibc reads name servers with: one to four numbers, each decimal, octal with a leading 0
+/// or hexadecimal with 0x. The last one fills the bytes that are left.
+fn ipv4(text: &str) -> Option<Ipv4Addr> {
+    let part = |text: &str| {
+        let (digits, radix) = match text.as_bytes() {
+            [b'0', b'x' | b'X', ..] => (&text[2..], 16),
+            [b'0', _, ..] => (&text[1..], 8),
+            _ => (text, 10),
+        };
+        // No sign, which the parser of numbers takes.
+        u32::from_str_radix(digits, radix).ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+    };
+    let parts = text.split('.').map(part).collect::<Option<Vec<_>>>()?;
+    let (last, bytes) = parts.split_last().filter(|(_, bytes)| bytes.len() < 4)?;
+    let before = bytes
+        .iter()
+        .zip(0..)
+        .try_fold(0, |ip, (byte, at)| Some(ip | u32::from(u8::try_from(*byte).ok()?) << (24 - 8 * at)))?;
+    let is_room = u64::from(*last) < 1 << (32 - 8 * bytes.len());
+    is_room.then(|| Ipv4Addr::from(before | last))
 }
 
 /// A number of any length; too large a one is as good as the largest.
@@ -199,15 +221,56 @@ mod tests {
 
     #[test]
     fn name_servers_are_taken_as_they_are_written() {
-        let text = b"\xef\xbb\xbfnameserver 192.0.2.1 x\r\nnameserver\t::1\r\nnameserver 192.0.2\nnameserver\n\
+        let text = b"\xef\xbb\xbfnameserver 192.0.2.1 x\r\nnameserver\t::1\r\nnameserver 192.0.2.256\nnameserver\n\
                      #nameserver 192.0.2.4\n; nameserver 192.0.2.5\nnameserver fe80::1%eth0\n# caf\xe9\nnameserver 192.0.2.6";
         let zoned = NameServer { ip: "fe80::1".parse().unwrap(), zone: Some("eth0".into()) };
         assert_eq!(parse(text).servers, [server("192.0.2.1"), server("::1"), zoned]);
         assert_eq!(
             odd(text),
-            ["line 3: '192.0.2' is not the address of a name server", "line 9: of the name servers the first 3 count"]
+            [
+                "line 3: '192.0.2.256' is not the address of a name server",
+                "line 9: of the name servers the first 3 count"
+            ]
         );
         assert_eq!(odd("nameserver fe80::1%\nnameserver 127.0.0.1%lo").len(), 2);
+    }
+
+    #[test]
+    fn an_address_of_a_name_server_has_any_form_of_inet_aton() {
+        for (text, ip) in [
+            ("127.1", "127.0.0.1"),
+            ("127.0.1", "127.0.0.1"),
+            ("10.1.258", "10.1.1.2"),
+            ("10.65537", "10.1.0.1"),
+            ("2130706433", "127.0.0.1"),
+            ("0x7f.1", "127.0.0.1"),
+            ("0X7F000001", "127.0.0.1"),
+            ("0177.0.0.01", "127.0.0.1"),
+            ("0", "0.0.0.0"),
+            ("0.0.0.0", "0.0.0.0"),
+            ("255.255.255.255", "255.255.255.255"),
+        ] {
+            assert_eq!(parse(format!("nameserver {text}")).servers, [server(ip)], "{text}");
+        }
+        for text in [
+            "127.",
+            ".1",
+            "1.2.3.4.5",
+            "1.2.3.256",
+            "256.1",
+            "1.16777216",
+            "4294967296",
+            "08.1",
+            "0x.1",
+            "0x",
+            "+1",
+            "1.-1",
+            "1.+1",
+            "0x+1",
+            "a",
+        ] {
+            assert_eq!(odd(format!("nameserver {text}")).len(), 1, "{text}");
+        }
     }
 
     #[test]

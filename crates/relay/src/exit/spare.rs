@@ -14,7 +14,7 @@ const PART: usize = 8;
 const LEAST: usize = 16;
 const MOST: usize = 4096;
 
-/// The descriptors of a look-up: two address families, each asked for at two name servers at once.
+/// The descriptors of a look-up: two address families, each asked for by UDP and, if the answer is long, by TCP.
 const LOOKUP_DESCRIPTORS: u32 = 4;
 
 /// How long a look-up may take while others wait to begin. The owner of a name decides how slowly it is answered, and a client

@@ -1,11 +1,14 @@
 //! The name servers of resolv.conf, and which names are asked for.
 
 use std::net::{IpAddr, Ipv6Addr};
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use ekiden_relay_proto::names::{NameServer, ResolvConf};
 use hickory_resolver::Resolver;
-use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts, ServerOrderingStrategy};
+use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
+use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::NetError;
 use hickory_resolver::proto::rr::{Name, RecordType};
 
@@ -20,14 +23,29 @@ const REMEMBERED: u64 = 1024;
 const LONGEST: Duration = Duration::from_secs(86_400);
 const LONGEST_NEGATIVE: Duration = Duration::from_secs(600);
 
-/// How many servers are asked at a time.
-const AT_ONCE: usize = 2;
+/// A server that did not answer keeps its turn, but for so long the next one is asked after a short time: else each name would wait for it.
+const SILENT: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_millis(250);
+/// A server that is given up after so long, because others wait to ask, did not answer.
+const GIVEN_UP: Duration = Duration::from_millis(500);
 
 /// resolv.conf: the name servers, and how short names are completed.
 pub(super) struct Servers {
-    resolver: Resolver<Zoned>,
+    /// In the order of the file.
+    servers: Vec<OneServer>,
+    /// How often all of them are asked.
+    attempts: usize,
+    /// The server that is first, where they take turns.
+    next: Option<AtomicUsize>,
     search: Vec<Name>,
     ndots: usize,
+}
+
+/// A name server, with what it has said.
+struct OneServer {
+    resolver: Resolver<Zoned>,
+    /// When it did not answer in time, if it has not answered since.
+    silent: Mutex<Option<Instant>>,
 }
 
 impl Servers {
@@ -48,9 +66,17 @@ impl Servers {
         let written = conf.search.clone().unwrap_or_else(|| vec![own_domain.into()]);
         let counts = |domain: &&String| conf.search.is_some() || !domain.is_empty();
         let search = written.iter().filter(counts).filter_map(|domain| Name::from_str_relaxed(domain).ok()).collect();
-        let config = ResolverConfig::from_name_servers(servers);
-        let resolver = Resolver::builder_with_config(config, Zoned::new(zones)).with_options(options).build()?;
-        Ok(Self { resolver, search, ndots: conf.ndots })
+        let zoned = Zoned::new(zones);
+        // Each is a resolver of its own: one of several servers gives all of them the time of one.
+        let one = |server| {
+            let config = ResolverConfig::from_name_servers(vec![server]);
+            let resolver =
+                Resolver::builder_with_config(config, zoned.clone()).with_options(options.clone()).build()?;
+            Ok(OneServer { resolver, silent: Mutex::new(None) })
+        };
+        let servers = servers.into_iter().map(one).collect::<Result<_, NetError>>()?;
+        let next = conf.rotate.then(AtomicUsize::default);
+        Ok(Self { servers, attempts: conf.attempts, next, search, ndots: conf.ndots })
     }
 
     /// Looks `host` up, as [`super::Resolver::find`] says. When to go on after a failure is as in glibc's `res_search`: the next
@@ -104,7 +130,7 @@ impl Servers {
     /// Asks for the addresses of both families at the same time.
     async fn ask(&self, name: &Name, tell: impl Fn(IpAddr)) -> Result<(), Unknown> {
         let family = async |kind| {
-            let found = self.resolver.lookup(name.clone(), kind).await.map_err(|error| Unknown::because(&error))?;
+            let found = self.look_up(name, kind).await?;
             let mut ips = found.answers().iter().filter_map(|record| record.data.ip_addr()).peekable();
             ips.peek().ok_or(Unknown::NoAddress)?;
             ips.for_each(&tell);
@@ -117,6 +143,95 @@ impl Servers {
             (Err(Unknown::NoAddress), other) => other,
             (other, _) => other,
         }
+    }
+}
+
+impl Servers {
+    /// Asks one server after the other, and all of them again, as glibc's `res_send` does: the next one only if one does not answer, or says
+    /// that it cannot. That there is no such name, or no address, is an answer.
+    async fn look_up(&self, name: &Name, kind: RecordType) -> Result<Lookup, Unknown> {
+        let order = self.order();
+        let mut failed = Unknown::Unreachable;
+        for (server, is_silent) in (0..self.attempts).flat_map(|_| &order) {
+            let why = match server.look_up(name, kind, *is_silent).await {
+                Err(why) => why,
+                found => return found,
+            };
+            match why {
+                Unknown::NoSuchName | Unknown::NoAddress | Unknown::NoDescriptor => return Err(why),
+                why if telling(&why) >= telling(&failed) => failed = why,
+                _ => {}
+            }
+        }
+        Err(failed)
+    }
+
+    /// The servers in the order in which they are asked, and which of them have been silent.
+    fn order(&self) -> Vec<(&OneServer, bool)> {
+        let mut order: Vec<_> = self.servers.iter().map(|server| (server, server.is_silent())).collect();
+        if let Some(next) = self.next.as_ref().filter(|_| !order.is_empty()) {
+            let first = next.fetch_add(1, Ordering::Relaxed) % order.len();
+            order.rotate_left(first);
+        }
+        // The last one has the time that the others leave.
+        if let Some((_, is_silent)) = order.last_mut() {
+            *is_silent = false;
+        }
+        order
+    }
+}
+
+impl OneServer {
+    async fn look_up(&self, name: &Name, kind: RecordType, is_silent: bool) -> Result<Lookup, Unknown> {
+        let turn = Turn { server: self, since: Instant::now() };
+        let asking = self.resolver.lookup(name.clone(), kind);
+        let limit = if is_silent { SHORT } else { Duration::MAX };
+        let found = tokio::time::timeout(limit, asking).await.map_err(|_| Unknown::Timeout)?;
+        let found = found.map_err(|error| Unknown::because(&error));
+        if !matches!(found, Err(Unknown::Timeout)) {
+            turn.end();
+        }
+        found
+    }
+
+    fn silent(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_silent(&self) -> bool {
+        self.silent().is_some_and(|since| since.elapsed() < SILENT)
+    }
+}
+
+/// A server's turn. It was silent if the turn ends late without an answer, also where nobody waits for the answer any longer.
+struct Turn<'a> {
+    server: &'a OneServer,
+    since: Instant,
+}
+
+impl Turn<'_> {
+    /// The server has answered, or cannot be reached.
+    fn end(self) {
+        *self.server.silent() = None;
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.since.elapsed() >= GIVEN_UP.min(self.server.resolver.options().timeout) {
+            *self.server.silent() = Some(Instant::now());
+        }
+    }
+}
+
+/// Of the failures of several servers the one that says most of the name is told.
+fn telling(why: &Unknown) -> u8 {
+    match why {
+        Unknown::ServerFailed => 3,
+        Unknown::Timeout => 1,
+        Unknown::Unreachable => 0,
+        _ => 2,
     }
 }
 
@@ -162,21 +277,16 @@ fn at_port_53(server: &NameServer, tcp_only: bool) -> NameServerConfig {
     }
 }
 
-/// How the servers are asked.
+/// How each server is asked.
 pub(super) fn options(conf: &ResolvConf) -> ResolverOpts {
     let mut options = ResolverOpts::default();
     options.use_hosts_file = ResolveHosts::Never;
     options.cache_size = REMEMBERED;
     options.positive_max_ttl = Some(LONGEST);
     options.negative_max_ttl = Some(LONGEST_NEGATIVE);
-    options.num_concurrent_reqs = AT_ONCE;
     options.timeout = Duration::from_secs(conf.timeout_s);
-    // The resolver counts the further attempts. In each of them it asks only so many servers as are asked at a time, and every
-    // server is to be asked once.
-    options.attempts = conf.attempts.max(conf.servers.len().div_ceil(AT_ONCE)).saturating_sub(1);
+    // These are further attempts at the same server; all servers are asked before one is asked again.
+    options.attempts = 0;
     options.edns0 = conf.edns0;
-    if conf.rotate {
-        options.server_ordering_strategy = ServerOrderingStrategy::RoundRobin;
-    }
     options
 }

@@ -64,17 +64,22 @@ impl Server {
 
     /// The same, with this resolv.conf.
     fn names_of(&self, limit: Duration, resolv_conf: &str, hosts: &str) -> Resolver {
-        let mut server = NameServerConfig::udp_and_tcp(self.address.ip());
-        for connection in &mut server.connections {
-            connection.port = self.address.port();
-        }
+        Self::names_of_all(&[self], limit, resolv_conf, hosts)
+    }
+
+    /// A resolver that asks these servers.
+    fn names_of_all(all: &[&Self], limit: Duration, resolv_conf: &str, hosts: &str) -> Resolver {
+        let config = |server: &&Self| {
+            let mut config = NameServerConfig::udp_and_tcp(server.address.ip());
+            config.connections.iter_mut().for_each(|connection| connection.port = server.address.port());
+            config
+        };
         let (conf, _) = ResolvConf::parse(resolv_conf.as_bytes());
         let mut options = servers::options(&conf);
         options.timeout = limit;
-        options.attempts = 1;
         let (known, _) = Hosts::parse(hosts.as_bytes());
         let files = Files { resolv_conf: "/nowhere".into(), hosts: "/nowhere".into() };
-        let servers = Some(Servers::with(&conf, vec![server], options, Vec::new(), "").unwrap());
+        let servers = Some(Servers::with(&conf, all.iter().map(config).collect(), options, Vec::new(), "").unwrap());
         let loaded = Loaded { versions: files.versions(), hosts: known, servers };
         Resolver { files, loaded: Mutex::new(Some((Arc::new(loaded), Instant::now()))) }
     }
@@ -294,16 +299,82 @@ fn odd_lines_of_the_files_cost_no_other_line() {
 }
 
 #[test]
-fn every_server_is_asked_and_none_for_longer_than_resolv_conf_says() {
-    let said = |text: &str| {
+fn a_server_has_the_time_that_resolv_conf_says() {
+    for (text, seconds) in [("", 5), ("options timeout:0", 1), ("options timeout:7", 7)] {
         let options = servers::options(&ResolvConf::parse(text.as_bytes()).0);
-        (options.timeout.as_secs(), options.attempts)
-    };
-    let servers = |count: u8| (1..=count).map(|n| format!("nameserver 192.0.2.{n}\n")).collect::<String>();
-    assert_eq!(said(&servers(1)), (5, 1));
-    assert_eq!(said(&(servers(1) + "options timeout:0 attempts:1")), (1, 0));
-    assert_eq!(said(&(servers(3) + "options attempts:1")), (5, 1));
-    assert_eq!(said(&(servers(3) + "options attempts:5")), (5, 4));
+        assert_eq!((options.timeout.as_secs(), options.attempts), (seconds, 0), "{text}");
+    }
+}
+
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// As in resolv.conf(5): the servers are asked in their order, and the first answer counts, also if it is that there is no such name.
+#[test]
+fn the_next_server_is_asked_only_if_one_does_not_answer() {
+    let found = |ip| Says::Addresses(600, vec![ip]);
+    let inside = Server::new(&[
+        ("inside.example", found(V4)),
+        ("bare.example", Says::Addresses(600, vec![])),
+        ("silent.example", Says::Nothing),
+        ("fails.example", Says::Fails(ResponseCode::ServFail)),
+        ("refused.example", Says::Fails(ResponseCode::Refused)),
+        ("both-fail.example", Says::Fails(ResponseCode::ServFail)),
+    ]);
+    let names = ["outside.example", "bare.example", "silent.example", "fails.example", "refused.example"];
+    let mut said: Vec<_> = names.into_iter().map(|name| (name, found(V6))).collect();
+    said.push(("both-fail.example", Says::Nothing));
+    let outside = Server::new(&said);
+    let resolver = || Server::names_of_all(&[&inside, &outside], LIMIT, "search .", "");
+    for (name, end, is_next_asked) in [
+        // The second server knows nothing of it, and would say so at once.
+        ("inside.example", Ok(vec![V4]), false),
+        ("outside.example", Err(Unknown::NoSuchName), false),
+        ("bare.example", Err(Unknown::NoAddress), false),
+        ("silent.example", Ok(vec![V6]), true),
+        ("fails.example", Ok(vec![V6]), true),
+        ("refused.example", Ok(vec![V6]), true),
+        ("both-fail.example", Err(Unknown::ServerFailed), true),
+    ] {
+        assert_eq!(find(&resolver(), name), end, "{name}");
+        assert_eq!(inside.asked(), both(name), "{name}");
+        assert_eq!(outside.asked(), if is_next_asked { both(name) } else { vec![] }, "{name}");
+    }
+}
+
+#[test]
+fn a_third_server_is_asked_and_a_silent_one_holds_up_one_name_alone() {
+    let silent = || Server::new(&[("a.example", Says::Nothing), ("b.example", Says::Nothing)]);
+    let (first, second) = (silent(), silent());
+    let third =
+        Server::new(&[("a.example", Says::Addresses(600, vec![V4])), ("b.example", Says::Addresses(600, vec![V4]))]);
+    let names = Server::names_of_all(&[&first, &second, &third], LIMIT, "options attempts:1\nsearch .", "");
+    assert_eq!(find(&names, "a.example"), Ok(vec![V4]));
+    assert_eq!(
+        [first.asked(), second.asked(), third.asked()],
+        [both("a.example"), both("a.example"), both("a.example")]
+    );
+    // They keep their turns, for a short time.
+    let begun = Instant::now();
+    assert_eq!(find(&names, "b.example"), Ok(vec![V4]));
+    assert!(begun.elapsed() < 2 * LIMIT, "{:?}", begun.elapsed());
+    assert_eq!(
+        [first.asked(), second.asked(), third.asked()],
+        [both("b.example"), both("b.example"), both("b.example")]
+    );
+    // What is known is not asked for again where it is known.
+    assert_eq!(find(&names, "a.example"), Ok(vec![V4]));
+    assert_eq!(third.asked(), []);
+}
+
+#[test]
+fn servers_take_turns_if_resolv_conf_says_so() {
+    let said = [("a.example", Says::Addresses(0, vec![V4]))];
+    let (first, second) = (Server::new(&said), Server::new(&said));
+    let names = Server::names_of_all(&[&first, &second], LIMIT, "options rotate\nsearch .", "");
+    for _ in 0..4 {
+        assert_eq!(find(&names, "a.example"), Ok(vec![V4]));
+    }
+    assert!(!first.asked().is_empty() && !second.asked().is_empty());
 }
 
 #[test]

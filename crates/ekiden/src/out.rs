@@ -24,6 +24,12 @@ impl Width {
     pub fn columns(self) -> Option<usize> {
         if self.wide { None } else { ekiden_report::columns() }
     }
+
+    /// Sentences within the width, without the end of the last line.
+    pub fn wrapped(self, text: &str) -> String {
+        let columns = self.columns().map_or(usize::MAX, |columns| columns.min(WIDEST));
+        ekiden_report::wrapped(text, columns).trim_end().to_owned()
+    }
 }
 
 /// As wide as the terminal; whole lines where there is none. A line that is continued keeps its indent.

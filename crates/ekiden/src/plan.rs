@@ -77,7 +77,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Draw what every remedy should give, as SVG.
-    #[arg(long, value_name = "FILE.svg", value_parser = svg)]
+    #[arg(long, value_name = "FILE.svg", value_parser = svg())]
     picture: Option<PathBuf>,
     /// Write keys and configurations of what is advised into this directory: of the chain's nodes, or a tunnel's ends, and of a gateway.
     #[arg(long, value_name = "DIR")]

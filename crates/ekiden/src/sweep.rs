@@ -191,8 +191,11 @@ pub fn place(args: &Args, scenario: &Scenario, started_unix_ms: u64) -> PathBuf 
 
 /// Writes what a run has left. The record is there whatever becomes of the series.
 pub fn write(mut record: Record, series: SeriesWriter, place: &Path) -> anyhow::Result<Record> {
-    let series = series.finish().map(|files| record.series = Some(files));
-    record.write(place)?;
+    let (record, series) = series.finish_with(|files| {
+        record.series = files;
+        record.write(place)?;
+        anyhow::Ok(record)
+    })?;
     series?;
     Ok(record)
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 
 /// Ends the program for wrong usage that the command line's definition cannot tell.
@@ -15,15 +16,17 @@ pub fn command_line() -> Vec<String> {
     std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect()
 }
 
-/// Reads where a picture goes.
-pub fn svg(text: &str) -> Result<PathBuf, String> {
-    let file = PathBuf::from(text);
-    match file.extension() {
-        Some(extension) if !extension.eq_ignore_ascii_case("svg") => {
-            Err("pictures are SVG only: name a file that ends in .svg".into())
+/// Reads where a picture goes: any name of a file, UTF-8 or not.
+pub fn svg() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|name| {
+        let file = PathBuf::from(name);
+        match file.extension() {
+            Some(extension) if !extension.eq_ignore_ascii_case("svg") => {
+                Err("pictures are SVG only: name a file that ends in .svg")
+            }
+            _ => Ok(file),
         }
-        _ => Ok(file),
-    }
+    })
 }
 
 /// Ends the program if two of these files are one: the second would replace the first.

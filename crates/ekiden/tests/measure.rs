@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Trial::test("a load by bytes arrives whole, in each direction and both at once", by_bytes),
         Trial::test("a load by time is written as a record with its series", by_time),
         Trial::test("several values make a table", sweep),
+        Trial::test("sentences and notes fit the terminal, unless --wide is said", fits),
         Trial::test("nodes are known by their keys, of a configuration or of the command line", keys),
         Trial::test("who is not known, and what is no server, is told in a line", refused),
         Trial::test("an open server keeps to its limit", limited),
@@ -155,6 +156,27 @@ fn by_time() -> Result<(), Failed> {
     ensure(folder.path().join("load.samples.parquet").exists(), || "no series".into())?;
     let again = failed(folder.path(), &call, 3)?;
     contains(&again, "load.json")
+}
+
+fn fits() -> Result<(), Failed> {
+    let folder = folder()?;
+    let server = Server::start(folder.path(), &["--open", "100GB"])?;
+    for call in [&["client", "--time", "200ms", "--pacing", "80Mbit/s"][..], &["path"]] {
+        let longest = |more: &[&str]| -> Result<[usize; 2], Failed> {
+            let mut ekiden = Command::new(EKIDEN);
+            let arguments = [&["measure"], call, &[&server.address, "--open"], more].concat();
+            let output = ekiden.args(arguments).current_dir(folder.path()).env("COLUMNS", "40").output()?;
+            ensure(output.status.success(), || said(&output))?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+            // Figures follow the empty line.
+            Ok([longest(text.split("\n\n").next().unwrap_or_default()), longest(&said(&output))])
+        };
+        let (fitted, wide) = (longest(&[])?, longest(&["--wide"])?);
+        ensure(fitted.iter().all(|longest| *longest <= 40), || format!("{call:?}: {fitted:?}"))?;
+        ensure(wide.iter().any(|longest| *longest > 40), || format!("{call:?}: {wide:?}"))?;
+    }
+    Ok(())
 }
 
 fn sweep() -> Result<(), Failed> {

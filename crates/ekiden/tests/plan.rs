@@ -1,6 +1,8 @@
 //! `ekiden plan` as a user calls it.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Output};
@@ -227,6 +229,13 @@ fn written() -> Result<(), Failed> {
     check(again.status.code() == Some(3) && said(&again).contains("is there already"), &said(&again))?;
     printed(folder.path(), &[&write[..], &["--force"]].concat())?;
     check(keys()? == key, "--force keeps keys")?;
+    // All files or none: this one cannot be written beside its place.
+    fs::create_dir_all(folder.path().join("half/proxy-2.toml.partial"))?;
+    let half = plan(folder.path(), &[&FLAGS[..], &["--write", "half"]].concat())?;
+    let left: Vec<_> = fs::read_dir(folder.path().join("half"))?
+        .map(|entry| entry.map(|entry| entry.file_name()))
+        .collect::<Result<_, _>>()?;
+    check(half.status.code() == Some(3) && left == ["proxy-2.toml.partial"], &format!("{left:?} {}", said(&half)))?;
     let full = printed(
         folder.path(),
         &["--rtt", "50ms", "--rate", "5Mbit/s", "--window", "4MiB", "--buffer", "60KB", "--write", "none"],
@@ -309,7 +318,12 @@ fn picture() -> Result<(), Failed> {
     }
     let again = plan(folder.path(), &draw)?;
     check(again.status.code() == Some(3), &said(&again))?;
-    printed(folder.path(), &[&draw[..], &["--force"]].concat()).map(drop)
+    printed(folder.path(), &[&draw[..], &["--force"]].concat())?;
+    // A name need not be UTF-8.
+    let name = OsStr::from_bytes(b"caf\xe9.svg");
+    let mut ekiden = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+    let output = ekiden.current_dir(folder.path()).arg("plan").args(FLAGS).arg("--picture").arg(name).output()?;
+    check(output.status.success() && folder.path().join(name).exists(), &said(&output))
 }
 
 const SMALL: [&str; 12] =

@@ -18,4 +18,6 @@ pub use nearest::{nearest, suggestion};
 pub use place::line_of;
 pub use read::{FileKind, Opened, ReadError, open, read, without_mark};
 pub use secret::{Exposed, SecretError, one_line, read_secret};
-pub use write::{TargetError, check_target, is_stream, overwrite, remove_partial, write, write_private, write_with};
+pub use write::{
+    Pending, TargetError, check_target, is_stream, overwrite, remove_partial, write, write_private, write_with,
+};

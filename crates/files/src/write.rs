@@ -84,12 +84,80 @@ pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As [`write()`], and those of `fill`.
 pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let fill = |file| {
-        let mut out = BufWriter::new(file);
-        fill(&mut out)?;
-        out.flush()
-    };
-    if is_stream(path) { fill(open_stream(path)?) } else { replace(path, create_like, fill) }
+    Pending::write_with(path, fill)?.publish()
+}
+
+/// A file that is written and not yet there: it is beside its place until it is published. Several files that belong together are written
+/// first, and published when nothing can fail for want of room. Dropped, it leaves nothing.
+#[must_use]
+#[derive(Debug)]
+pub struct Pending {
+    /// Where the file is, and its place; `None` of a stream, which has everything already.
+    place: Option<(PathBuf, PathBuf)>,
+}
+
+impl Pending {
+    /// As [`write()`].
+    ///
+    /// # Errors
+    /// As [`write()`].
+    pub fn write(path: &Path, content: &[u8]) -> io::Result<Self> {
+        Self::write_with(path, |out| out.write_all(content))
+    }
+
+    /// As [`write_with`].
+    ///
+    /// # Errors
+    /// As [`write_with`].
+    pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<Self> {
+        let fill = |file| {
+            let mut out = BufWriter::new(file);
+            fill(&mut out)?;
+            out.flush()
+        };
+        if is_stream(path) {
+            fill(open_stream(path)?)?;
+            return Ok(Self { place: None });
+        }
+        Self::beside(path, create_like, fill)
+    }
+
+    fn beside(
+        path: &Path,
+        create: impl FnOnce(&Path, Option<&Metadata>) -> io::Result<File>,
+        fill: impl FnOnce(File) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let target = Target::find(path).map_err(|error| match error {
+            TargetError::Failed(error) => error,
+            TargetError::NotRegular(what) => {
+                io::Error::other(format!("it is {what}, which is neither replaced nor written into"))
+            }
+            TargetError::Directory | TargetError::Exists => io::ErrorKind::IsADirectory.into(),
+        })?;
+        make_directory(&target.path)?;
+        let partial = partial(&target.path);
+        let file = create(&partial, target.before.as_ref())?;
+        let pending = Self { place: Some((partial, target.path)) };
+        fill(file)?;
+        Ok(pending)
+    }
+
+    /// Gives the file its name, in place of what had it.
+    ///
+    /// # Errors
+    /// If it cannot be renamed.
+    pub fn publish(mut self) -> io::Result<()> {
+        let Some((partial, place)) = self.place.take() else { return Ok(()) };
+        fs::rename(&partial, place).inspect_err(|_| drop(fs::remove_file(&partial)))
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some((partial, _)) = self.place.take() {
+            let _ = fs::remove_file(partial);
+        }
+    }
 }
 
 /// Opens a stream without waiting for whoever reads it, and then lets writes wait for that.
@@ -113,10 +181,11 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(partial);
         File::options().write(true).create_new(true).mode(0o600).open(partial)
     };
-    replace(path, create, |mut file| {
+    let fill = |mut file: File| {
         file.write_all(content)?;
         file.sync_all()
-    })
+    };
+    Pending::beside(path, create, fill)?.publish()
 }
 
 /// Writes into the file that is there, where its directory takes no new one. Follows no link. A crash in between leaves a part of it.
@@ -133,28 +202,6 @@ pub fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
     file.set_len(0)?;
     file.write_all(content)?;
     file.sync_all()
-}
-
-fn replace(
-    path: &Path,
-    create: impl FnOnce(&Path, Option<&Metadata>) -> io::Result<File>,
-    fill: impl FnOnce(File) -> io::Result<()>,
-) -> io::Result<()> {
-    let target = Target::find(path).map_err(|error| match error {
-        TargetError::Failed(error) => error,
-        TargetError::NotRegular(what) => {
-            io::Error::other(format!("it is {what}, which is neither replaced nor written into"))
-        }
-        TargetError::Directory | TargetError::Exists => io::ErrorKind::IsADirectory.into(),
-    })?;
-    make_directory(&target.path)?;
-    let partial = partial(&target.path);
-    let written = create(&partial, target.before.as_ref()).and_then(fill);
-    let written = written.and_then(|()| fs::rename(&partial, &target.path));
-    if written.is_err() {
-        let _ = fs::remove_file(partial);
-    }
-    written
 }
 
 /// A new file with the permissions of the one that it replaces, and with its owner if this process may say so.
@@ -381,5 +428,18 @@ mod tests {
         assert!(write(&folder.path().join("directory"), b"x").is_err());
         assert!(write_with(&folder.path().join("b"), |_| Err(io::ErrorKind::StorageFull.into())).is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_pending_file_is_there_when_it_is_published_and_leaves_nothing_otherwise() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        fs::write(&file, "before").unwrap();
+        drop(Pending::write(&file, b"never").unwrap());
+        let pending = Pending::write(&file, b"after").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "before");
+        pending.publish().unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "after");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

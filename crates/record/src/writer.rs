@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
 
+use ekiden_files::Pending;
+
 use crate::file::{Error, series_of};
 use crate::sample::{QueueSample, Row, Sample};
 use crate::series::{Series, SeriesFile, SeriesFiles};
@@ -50,17 +52,52 @@ impl SeriesWriter {
         }
     }
 
+    /// Writes `write`'s record and the series: both or neither, but for a series that could not be written. Then the record has none, and the
+    /// error is given with what `write` gave.
+    ///
+    /// # Errors
+    /// That of `write`; then what was there stays.
+    pub fn finish_with<T, E: From<Error>>(
+        self,
+        write: impl FnOnce(Option<SeriesFiles>) -> Result<T, E>,
+    ) -> Result<(T, Result<(), Error>), E> {
+        let places = [&self.samples.place, &self.queues.place].map(Clone::clone);
+        match self.prepare() {
+            Ok((files, series)) => {
+                let written = write(Some(files))?;
+                Ok((written, series.publish()))
+            }
+            Err(error) => {
+                let written = write(None)?;
+                for place in places {
+                    remove(&place)?;
+                }
+                Ok((written, Err(error)))
+            }
+        }
+    }
+
     /// Gives the files their names, in place of those that were there.
     ///
     /// # Errors
-    /// If a file could not be written, now or earlier. Then there is none.
-    pub fn finish(mut self) -> Result<SeriesFiles, Error> {
-        match self.failure.take() {
-            Some(failure) => Err(failure),
-            None => {
-                Ok(SeriesFiles { one_of: self.one_of, samples: self.samples.finish()?, queues: self.queues.finish()? })
-            }
+    /// If a file could not be written, now or earlier. Then what was there stays.
+    pub fn finish(self) -> Result<SeriesFiles, Error> {
+        let (files, series) = self.prepare()?;
+        series.publish()?;
+        Ok(files)
+    }
+
+    /// Writes the files beside their places.
+    fn prepare(mut self) -> Result<(SeriesFiles, Prepared), Error> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
         }
+        let (samples, queues) = (self.samples.finish()?, self.queues.finish()?);
+        let [of_samples, of_queues] = [&samples, &queues].map(|table| table.as_ref().map(|(file, _)| file.clone()));
+        let files = SeriesFiles { one_of: self.one_of, samples: of_samples, queues: of_queues };
+        let [samples, queues] = [samples, queues].map(|table| table.map(|(_, pending)| pending));
+        let tables = [(self.samples.place, samples), (self.queues.place, queues)];
+        Ok((files, Prepared { tables }))
     }
 
     fn is_full(&self) -> bool {
@@ -117,6 +154,33 @@ impl Series for SeriesWriter {
             let pushed = self.queues.push(&queue);
             self.note(pushed);
         }
+    }
+}
+
+/// The files of series beside their places, which have no file if a series has no rows.
+struct Prepared {
+    tables: [(PathBuf, Option<Pending>); 2],
+}
+
+impl Prepared {
+    fn publish(self) -> Result<(), Error> {
+        for (place, table) in self.tables {
+            match table {
+                Some(file) => file.publish().map_err(|source| unwritable(&place, source))?,
+                None => remove(&place)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes a series away that was there.
+fn remove(place: &Path) -> Result<(), Error> {
+    match fs::remove_file(place) {
+        Err(source) if !matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(unwritable(place, source))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -194,16 +258,15 @@ impl<R: Row> Table<R> {
         Ok(())
     }
 
-    /// Gives the file its name, or takes away what has it.
-    fn finish(&mut self) -> Result<Option<SeriesFile>, Error> {
-        let finished = match self.writer.take() {
-            Some(writer) => publish(writer, &self.place).map(Some),
-            None => match fs::remove_file(&self.place) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(None),
-            },
+    /// Writes the file beside its place, whole or not at all; `None` if there are no rows.
+    fn finish(&mut self) -> Result<Option<(SeriesFile, Pending)>, Error> {
+        let Some(writer) = self.writer.take() else { return Ok(None) };
+        let finished = || -> io::Result<_> {
+            let (finished, mut file) = writer.finish()?;
+            file.rewind()?;
+            Ok((finished, Pending::write_with(&self.place, |mut out| io::copy(&mut file, &mut out).map(drop))?))
         };
-        finished.map_err(|source| unwritable(&self.place, source))
+        finished().map(Some).map_err(|source| unwritable(&self.place, source))
     }
 }
 
@@ -211,14 +274,6 @@ fn create<R: Row>(place: &Path) -> io::Result<TableWriter<R>> {
     let directory = place.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(directory)?;
     TableWriter::new(tempfile::tempfile_in(directory)?)
-}
-
-/// Copies a finished table to its place, whole or not at all.
-fn publish<R: Row>(writer: TableWriter<R>, place: &Path) -> io::Result<SeriesFile> {
-    let (finished, mut file) = writer.finish()?;
-    file.rewind()?;
-    ekiden_files::write_with(place, |mut out| io::copy(&mut file, &mut out).map(drop))?;
-    Ok(finished)
 }
 
 fn unwritable(file: &Path, source: io::Error) -> Error {

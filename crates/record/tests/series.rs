@@ -221,6 +221,29 @@ fn a_disk_that_refuses_is_told_at_the_end_and_nothing_is_left() {
     assert_eq!(names(folder.path()), ["r.json"]);
 }
 
+#[test]
+fn a_record_and_its_series_stay_together_where_one_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.json");
+    let before = write(&path, 1000, 1, 1);
+    let sampled = || {
+        let mut series = SeriesWriter::new(&path, 1000);
+        series.look(1);
+        series.sample(sample(1, 0));
+        series
+    };
+    // The record cannot be written: the series of the one that is there stays, too.
+    let refused = |_| Err::<(), _>(Error::Output(std::io::ErrorKind::StorageFull.into()));
+    assert!(sampled().finish_with(refused).is_err());
+    assert!(before.samples(&path).unwrap().all(|sample| sample.is_ok()));
+    assert_eq!(names(folder.path()), ["r.json", "r.samples.parquet"]);
+    // A series cannot: the record is there, and no series that is not its own.
+    fs::create_dir(folder.path().join("r.samples.parquet.partial")).unwrap();
+    let (files, series) = sampled().finish_with(Ok::<_, Error>).unwrap();
+    assert!(files.is_none() && series.is_err());
+    assert_eq!(names(folder.path()), ["r.json", "r.samples.parquet.partial"]);
+}
+
 /// A record and its series by somebody else, who has made both fit. The lowest bit of a number in a footer is its sign.
 #[test]
 fn no_byte_of_a_footer_makes_a_series_reader_panic() {

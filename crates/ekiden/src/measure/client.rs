@@ -166,7 +166,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         misused(&format!("--via: {error}"));
     }
     let server = Server { via: args.via.clone(), ..server };
-    out::note(sweep::announcement(&points, args.repeat));
+    out::note(args.width.wrapped(&sweep::announcement(&points, args.repeat)));
     if !is_single {
         return sweep::run(args, &server, &points);
     }
@@ -176,7 +176,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     bar.clear();
     match args.json {
         true => out::line(serde_json::to_string_pretty(&measurement)?)?,
-        false => out::text(show::text(&measurement))?,
+        false => out::text(show::text(&measurement, args.width))?,
     }
     written
 }
@@ -206,7 +206,7 @@ fn one(
     Ok((measurement, written))
 }
 
-/// Writes a record and its samples, both or none.
+/// Writes a record and its samples. A record whose samples cannot be written says so.
 fn write(record: &Path, measurement: &mut Measurement, samples: Vec<Sample>) -> anyhow::Result<()> {
     let place = match is_file(record) {
         true => record.to_path_buf(),
@@ -221,14 +221,16 @@ fn write(record: &Path, measurement: &mut Measurement, samples: Vec<Sample>) -> 
         }
         series.sample(sample);
     }
-    measurement.series = Some(series.finish()?);
-    let text = serde_json::to_string_pretty(&measurement)? + "\n";
-    ekiden_files::write(&place, text.as_bytes()).map_err(|source| {
-        // Samples without their record are of no use.
-        let _ = std::fs::remove_file(series_of::<Sample>(&place));
-        measurement.series = None;
-        ekiden_record::Error::Unwritable { file: place.display().to_string(), source }.into()
-    })
+    let written = series.finish_with(|files| {
+        measurement.series = files;
+        let text = serde_json::to_string_pretty(&measurement)? + "\n";
+        ekiden_files::write(&place, text.as_bytes()).map_err(|source| {
+            let file = place.display().to_string();
+            anyhow::Error::from(ekiden_record::Error::Unwritable { file, source })
+        })
+    });
+    let ((), series) = written.inspect_err(|_| measurement.series = None)?;
+    Ok(series?)
 }
 
 fn told(

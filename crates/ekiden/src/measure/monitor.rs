@@ -80,7 +80,7 @@ struct Show {
     #[arg(long)]
     utc: bool,
     /// Draw throughput by hour of day, as SVG.
-    #[arg(long, value_name = "FILE", value_parser = svg)]
+    #[arg(long, value_name = "FILE", value_parser = svg())]
     picture: Option<PathBuf>,
     /// Write a line per measurement, as CSV.
     #[arg(long, value_name = "FILE")]

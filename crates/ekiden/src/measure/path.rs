@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Draw round trips and arrivals over time, with what is concluded from them.
-    #[arg(long, value_name = "FILE.svg", value_parser = svg)]
+    #[arg(long, value_name = "FILE.svg", value_parser = svg())]
     picture: Option<PathBuf>,
     /// Load each direction for up to a minute more, until its buffer has overflowed four times: how many packets each overflow loses.
     #[arg(long)]
@@ -59,9 +59,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         check_target(record, args.force).with_context(|| record.display().to_string())?;
     }
     let server = args.target.server()?;
-    out::note(
+    out::note(args.width.wrapped(
         "at most ten bandwidth-delay products, or 300 kB, in each direction; twice that where a policer is sought",
-    );
+    ));
     let mut step = |step| match step {
         Step::Hops => out::note("counting routers"),
         Step::Overflows { way } => out::note(format_args!("overflowing the way {}", way.word())),
@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     // Before anything is written, which may fail.
     match args.json {
         true => out::line(serde_json::to_string_pretty(&record)?)?,
-        false => out::text(text(&record, args.width.columns()))?,
+        false => out::text(text(&record, args.width))?,
     }
     if let Some(file) = &args.picture {
         let unwritable = |source| ekiden_record::Error::Unwritable { file: file.display().to_string(), source };
@@ -87,14 +87,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// How a number is shown.
 type Shown = fn(f64) -> String;
 
-fn text(record: &PathRecord, columns: Option<usize>) -> String {
+fn text(record: &PathRecord, width: Width) -> String {
     let ms: Shown = |us| format!("{:.2} ms", us / 1e3);
     let mbit: Shown = |rate| format!("{:.2} Mbit/s", rate / 1e6);
     let kb: Shown = |bytes| format!("{:.1} kB", bytes / 1e3);
     let count: Shown = |count| format!("{count:.0}");
     let percent: Shown = |part| format!("{:.3} %", part * 100.0);
-    let mut text = String::new();
-    let _ = writeln!(text, "Path from {} to {}: round trip {}.", record.from, record.to, value(&record.rtt_us, ms));
+    let first = format!("Path from {} to {}: round trip {}.", record.from, record.to, value(&record.rtt_us, ms));
+    let mut text = width.wrapped(&first) + "\n";
     for (name, direction) in [("forth", &record.forth), ("back", &record.back)] {
         let PathDirection { sent_bytes, duration_us, .. } = direction;
         let (mb, seconds) = (*sent_bytes as f64 / 1e6, *duration_us as f64 / 1e6);
@@ -120,7 +120,7 @@ fn text(record: &PathRecord, columns: Option<usize>) -> String {
             Judgement::NotObservable { reason } => ("not observable", reason),
         };
         table.rows.insert(2, vec!["drop tail".into(), answer.into(), String::new(), evidence.clone()]);
-        text.push_str(&table.to_text_within(columns));
+        text.push_str(&table.to_text_within(width.columns()));
         text.push('\n');
     }
     text

@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE.csv")]
     csv: Option<PathBuf>,
     /// Draw round-trip time and congestion window over time.
-    #[arg(long, value_name = "FILE.svg", value_parser = svg)]
+    #[arg(long, value_name = "FILE.svg", value_parser = svg())]
     picture: Option<PathBuf>,
     /// Write what came out as a JSON document: to a file if it ends in .json, else into a directory.
     #[arg(long, value_name = "FILE|DIR")]

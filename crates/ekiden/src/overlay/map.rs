@@ -18,7 +18,7 @@ use crate::usage::svg;
 #[derive(clap::Args)]
 pub struct Args {
     /// Where the picture goes.
-    #[arg(long, short, value_name = "FILE.svg", default_value = "map.svg", value_parser = svg)]
+    #[arg(long, short, value_name = "FILE.svg", default_value = "map.svg", value_parser = svg())]
     output: PathBuf,
     /// Replace a picture that is there already.
     #[arg(long)]

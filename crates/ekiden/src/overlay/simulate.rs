@@ -28,7 +28,7 @@ pub struct Args {
     json: bool,
     /// Draw the sites, the legs as they are at the end, and the paths that the nodes have in use then. Legs that were cut at some time are
     /// drawn as failed. Of more than 24 sites only legs on a path in use are drawn.
-    #[arg(long, value_name = "FILE.svg", value_parser = svg)]
+    #[arg(long, value_name = "FILE.svg", value_parser = svg())]
     map: Option<PathBuf>,
     /// Replace a map that is there already.
     #[arg(long, requires = "map")]

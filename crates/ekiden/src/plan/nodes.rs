@@ -3,7 +3,7 @@
 use std::path::{Path as File, PathBuf};
 
 use anyhow::Context;
-use ekiden_files::{TargetError, check_target, write as write_file};
+use ekiden_files::{Pending, TargetError, check_target};
 use ekiden_keys::Identity;
 use ekiden_plan::nodes::{NodeFile, address, files};
 use ekiden_plan::tunnel_gateway::{TUNNEL_ADDRESS, TUNNEL_ENDS, gateway_file, tunnel_files};
@@ -31,8 +31,24 @@ struct Host<'a> {
     has_key: bool,
 }
 
-/// Writes a key, unless the host has one, and a configuration for each.
+/// Writes a key, unless the host has one, and a configuration for each: all or none.
 pub fn write(folder: &File, path: &Path, plan: &Plan, force: bool) -> anyhow::Result<Written> {
+    let mut keys = Vec::new();
+    let written = write_with_keys(folder, path, plan, force, &mut keys);
+    if written.is_err() {
+        // Nobody knows them yet.
+        keys.iter().for_each(|key| drop(std::fs::remove_file(key)));
+    }
+    written
+}
+
+fn write_with_keys(
+    folder: &File,
+    path: &Path,
+    plan: &Plan,
+    force: bool,
+    made: &mut Vec<PathBuf>,
+) -> anyhow::Result<Written> {
     let chain = plan.chosen();
     let mut hosts: Vec<Host> = Vec::new();
     if plan.tunnel.advised {
@@ -46,8 +62,8 @@ pub fn write(folder: &File, path: &Path, plan: &Plan, force: bool) -> anyhow::Re
     if plan.gateway.advised {
         hosts.push(Host { name: "gateway", fingerprint: None, has_key: false });
     }
-    let mut written = Written::default();
-    let fingerprints = keys(folder, &hosts, force, &mut written)?;
+    let fingerprints = keys(folder, &hosts, force, made)?;
+    let mut written = Written { files: made.clone(), ..Written::default() };
     let mut texts: Vec<NodeFile> = Vec::new();
     if let (true, [client, server, ..]) = (plan.tunnel.advised, &fingerprints[..]) {
         texts.extend(tunnel_files(&[client.clone(), server.clone()]));
@@ -71,18 +87,27 @@ pub fn write(folder: &File, path: &Path, plan: &Plan, force: bool) -> anyhow::Re
             .start
             .push("Start `ekiden gateway -c gateway.toml` where the sender's data leaves for the long path.".into());
     }
-    for file in texts {
-        let target = folder.join(&file.file);
-        write_file(&target, file.text.as_bytes())
-            .map_err(TargetError::from)
-            .with_context(|| target.display().to_string())?;
-        written.files.push(target);
-    }
+    write_all(folder, &texts, &mut written.files)?;
     Ok(written)
 }
 
+/// Writes all of the files or none.
+fn write_all(folder: &File, texts: &[NodeFile], written: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let mut pending = Vec::new();
+    for NodeFile { file, text } in texts {
+        let target = folder.join(file);
+        let said = || target.display().to_string();
+        pending.push((Pending::write(&target, text.as_bytes()).map_err(TargetError::from).with_context(said)?, target));
+    }
+    for (file, target) in pending {
+        file.publish().map_err(TargetError::from).with_context(|| target.display().to_string())?;
+        written.push(target);
+    }
+    Ok(())
+}
+
 /// The fingerprint of each host, whose key is made if it has none. All targets are looked at before anything is written.
-fn keys(folder: &File, hosts: &[Host], force: bool, written: &mut Written) -> anyhow::Result<Vec<String>> {
+fn keys(folder: &File, hosts: &[Host], force: bool, made: &mut Vec<PathBuf>) -> anyhow::Result<Vec<String>> {
     let key = |host: &Host| folder.join(format!("{}.key", host.name));
     for host in hosts {
         let config = folder.join(format!("{}.toml", host.name));
@@ -100,7 +125,7 @@ fn keys(folder: &File, hosts: &[Host], force: bool, written: &mut Written) -> an
             None if key(host).exists() => Identity::load(&key(host))?.fingerprint().to_string(),
             None => {
                 let identity = Identity::generate(&key(host))?;
-                written.files.push(key(host));
+                made.push(key(host));
                 identity.fingerprint().to_string()
             }
         });

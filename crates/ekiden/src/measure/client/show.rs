@@ -9,7 +9,7 @@ use ekiden_measure::verdict::sentence;
 use ekiden_record::{Delays, Load, LoadSettings, Measurement, Shares};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::out;
+use crate::out::{self, Width};
 
 /// An end that looks so much too late has other work.
 const LATE_MS: f64 = 200.0;
@@ -55,8 +55,7 @@ impl Bar {
     }
 }
 
-/// What came out, sentences first.
-pub fn text(measurement: &Measurement) -> String {
+fn sentences(measurement: &Measurement) -> String {
     let mut text = String::new();
     for load in &measurement.loads {
         let _ = writeln!(text, "{}.", sentence(load, &measurement.settings, measurement.latency.as_ref()));
@@ -72,7 +71,12 @@ pub fn text(measurement: &Measurement) -> String {
         let (idle, loaded) = (latency.idle.p50_us / 1e3, latency.loaded.p50_us / 1e3);
         let _ = writeln!(text, "Round trips of small messages: {idle:.1} ms without load, {loaded:.1} ms beside it.");
     }
-    text.push('\n');
+    text
+}
+
+/// What came out, sentences first.
+pub fn text(measurement: &Measurement, width: Width) -> String {
+    let mut text = width.wrapped(&sentences(measurement)) + "\n\n";
     let mut rows =
         vec![["", "bytes", "seconds", "Mbit/s", "sent again", "RTT least", "RTT median", "RTT 99 %"].map(String::from)];
     for load in &measurement.loads {

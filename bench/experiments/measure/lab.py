@@ -18,7 +18,7 @@ ip netns exec server "$0" measure server --key {keys}/server.key --node client={
 server=$!
 for _ in $(seq 100); do grep -q listening "$1" && break; sleep 0.05; done
 shift
-{before}
+{before} || exit
 "$0" measure "$@" {server} --key {keys}/client.key --fingerprint {fingerprint} --json
 code=$?
 kill $server {after}
@@ -67,7 +67,7 @@ def key(file):
     return next(word for word in subprocess.run(made, check=True, capture_output=True, text=True).stdout.split() if word.startswith("sha256:"))
 
 
-def measure(directory, text, arguments, before="", after="", seconds=180):
+def measure(directory, text, arguments, before="true", after="", seconds=180):
     """Runs `ekiden measure ARGUMENTS` at the client of a scenario. Returns its JSON; raises with what it said."""
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "line.toml"

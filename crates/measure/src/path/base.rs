@@ -10,6 +10,11 @@ const JITTER: f64 = 3.0;
 pub const QUEUE_LEAST_US: f64 = 400.0;
 /// The fastest of the probes is late by no more than so many times that, where delays are even or nearer to the least.
 const FASTEST_IS_LATE: f64 = 2.0;
+/// Nor by more than so many times what nine tenths are late by.
+const SPREAD_IS_LATE: f64 = 1.5;
+
+/// A kernel's clock may say so much too little of a round trip, in microseconds.
+const EARLY_US: f64 = 100.0;
 
 /// What was known beforehand, and is the same for both directions.
 #[derive(Debug, Clone, Copy)]
@@ -29,9 +34,11 @@ impl Base {
         let mut rtts_us: Vec<_> = idle.map(|answer| answer.rtt_us()).collect();
         rtts_us.sort_by(f64::total_cmp);
         let at = |part: f64| rtts_us.get((rtts_us.len() as f64 * part) as usize).copied().unwrap_or(0.0);
-        // Of a load's many packets one may have been faster than all probes.
+        // A load's packets may be faster than all probes. The kernel's least round trip may be too short by as much as its clock of timestamps
+        // is coarse, a millisecond, the smoothed one is not.
         let rows = measured.near_seen.iter().chain(&measured.far_seen).flat_map(|seen| &seen.rows);
-        let of_load = rows.map(|row| row.rtt_min_us).filter(|rtt_us| *rtt_us > 0).min().map(f64::from);
+        let rows = rows.filter(|row| row.retransmits == 0);
+        let of_load = rows.map(|row| row.rtt_us).filter(|rtt_us| *rtt_us > 0).min().map(f64::from);
         let rtt_us = of_load.map_or(at(0.0), |of_load| at(0.0).min(of_load));
         // Where even a quarter is late, it is not the host that was busy for a while.
         Self { rtt_us, jitter_us: (at(0.25) - rtt_us).max(0.0), spread_us: (at(0.9) - rtt_us).max(0.0) }
@@ -44,14 +51,15 @@ impl Base {
 
     /// The base round trip is no less than this, in microseconds: the fastest of the probes may have been late, too.
     pub fn least_us(self) -> f64 {
-        (self.rtt_us - self.spread_us.max(FASTEST_IS_LATE * self.jitter_us)).max(0.0)
+        (self.rtt_us - (SPREAD_IS_LATE * self.spread_us).max(FASTEST_IS_LATE * self.jitter_us)).max(0.0)
     }
 
-    /// The base round trip as it is told, less so many microseconds in which the probes themselves were sent.
+    /// The base round trip as it is told, less so many microseconds in which the probes themselves were sent. A line with a token bucket sends
+    /// what is short at once.
     pub fn finding(self, sent_us: f64) -> Finding {
         let value = (self.rtt_us - sent_us).max(0.0);
         let evidence = "the fastest of the small messages before the loads, and of what the loads sent".into();
         let low = (self.least_us() - sent_us - (value * 0.01).max(200.0)).max(0.0);
-        Finding::Observed { value, low, high: value + 50.0, evidence }
+        Finding::Observed { value, low, high: self.rtt_us + EARLY_US, evidence }
     }
 }

@@ -3,7 +3,7 @@
 use ekiden_record::{Finding, Judgement};
 
 use super::base::{Base, QUEUE_LEAST_US};
-use super::ended::{End, FULL, OVERFLOW_LEAST, last_us};
+use super::ended::{End, FULL, last_us};
 use super::rate::EDGE_US;
 use super::trace::{Delay, Trace, longest_us};
 
@@ -14,7 +14,7 @@ const LATER_UNSURE: f64 = 0.05;
 /// Where jitter is more than this part of the queue, nothing is said of it.
 const JITTER_MOST: f64 = 0.25;
 
-/// What is lost at a queue of less than this part of the longest is lost early.
+/// What is lost at a queue of less than this part of the longest is lost early: by no drop tail, unless it may be a run by chance.
 const EARLY: f64 = 0.5;
 
 /// The losses of an overflow, as the sender saw them, in the round trip after the first.
@@ -32,20 +32,24 @@ struct Episode {
 /// Where a buffer is full, it drops this part of what is sent meanwhile: slow start sends twice what leaves it. Of a run of losses by chance
 /// all are lost, and of several only few of what is sent between the first and the last.
 const OVERFLOWING: std::ops::RangeInclusive<f64> = 0.15..=0.85;
+/// More segments than this are missing at once in an overflow.
+const LOST_AT_ONCE: u32 = 2;
+/// Runs by chance are no longer than this, and take less than this part of what is sent in a round trip.
+const RUN_MOST: u32 = 60;
+const SURELY_OVERFLOWING: std::ops::RangeInclusive<f64> = 0.2..=0.8;
 /// After a run, three segments more show what was lost (RFC 6675, 3), and each of its last ones one more.
 const CAME_LEAST: u32 = 6;
 /// So much of an episode's losses is looked at.
 const RIPE: f64 = 0.9;
 
 /// The first losses that are more than chance takes at once.
-fn episode(trace: &Trace<'_>) -> Option<Episode> {
-    let many = trace.sent.iter().position(|row| row.lost > OVERFLOW_LEAST)?;
+fn episode(trace: &Trace<'_>, base: Base) -> Option<Episode> {
+    let many = trace.sent.iter().position(|row| row.lost > LOST_AT_ONCE)?;
     let first = trace.sent[..many].iter().rposition(|row| row.lost == 0).map_or(0, |before| before + 1);
     let until_us = trace.sent[first].at_us.saturating_add(u64::from(trace.sent[first].rtt_us) * 3 / 2);
     let rows = &trace.sent[first..];
     let rows = &rows[..rows.partition_point(|row| row.at_us <= until_us)];
-    let base_us = trace.sent.iter().map(|row| row.rtt_min_us).filter(|rtt| *rtt > 0).min()?;
-    let queued_us = |rtt_us: u32| f64::from(rtt_us.saturating_sub(base_us));
+    let queued_us = |rtt_us: u32| (f64::from(rtt_us) - base.rtt_us).max(0.0);
     let most_us = rows.iter().map(|row| queued_us(row.rtt_us)).max_by(f64::total_cmp)?;
     let early = rows.iter().take_while(|row| queued_us(row.rtt_us) < FULL * most_us).map(|row| row.lost).last();
     let lost = rows.iter().map(|row| row.lost).max()?;
@@ -59,6 +63,17 @@ impl Episode {
     fn is_overflow(&self) -> bool {
         let [lost, came] = [self.lost, self.came].map(f64::from);
         self.came >= CAME_LEAST && OVERFLOWING.contains(&(lost / (lost + came)))
+    }
+
+    /// Whether so much was lost that it was no run by chance, wherever the queue stood.
+    fn is_surely_overflow(&self) -> bool {
+        let [lost, came] = [self.lost, self.came].map(f64::from);
+        self.lost > RUN_MOST && SURELY_OVERFLOWING.contains(&(lost / (lost + came)))
+    }
+
+    /// Whether the queue grew much while segments were lost: slow start makes a full buffer's stand. `last_us`: the queue before the first gap.
+    fn has_grown(&self, last_us: f64, trace: &Trace<'_>) -> bool {
+        self.queued_us > last_us / FULL + 2.0 * EDGE_US + trace.late_us
     }
 
     /// Whether what was lost before the queue was full is no more than chance.
@@ -99,7 +114,7 @@ pub fn buffer(
         }
         End::Overflow => {
             // What came last before the first gap saw a queue that was nearly full, unless that gap was one of chance.
-            let Some(episode) = episode(trace) else {
+            let Some(episode) = episode(trace, base) else {
                 return at_least(format!(
                     "few segments were lost at once, at a queue of up to {:.1} ms",
                     most_us / 1e3
@@ -113,7 +128,13 @@ pub fn buffer(
             }
             let (last, later) = (last_us(delays), episode.queued_us);
             // Smoothed round trips of a host that is late are longer than the queue.
-            let is_later = later > last / FULL + 2.0 * EDGE_US + trace.late_us;
+            let is_later = episode.has_grown(last, trace);
+            if is_later && !episode.is_surely_overflow() {
+                return at_least(format!(
+                    "what was lost at a queue of {:.1} ms may be a run by chance: the queue grew further",
+                    last / 1e3
+                ));
+            }
             // Where much was lost before the longer queue, the buffer was full before it; either may be how much it holds.
             let (queued_us, unsure_us, more_us) = match is_later {
                 true if episode.is_drop_tail(trace) => (later, later * LATER_UNSURE + 2.0 * base.spread_us, 0.0),
@@ -147,7 +168,7 @@ pub fn drop_tail(trace: &Trace<'_>, delays: &[Delay], base: Base, ended: End, po
     if ended != End::Overflow {
         return not("no buffer overflowed");
     }
-    let Some(episode) = episode(trace) else { return not("too few segments were lost at once") };
+    let Some(episode) = episode(trace, base) else { return not("too few segments were lost at once") };
     if !episode.is_overflow() {
         return not("what was lost at once may be a run by chance");
     }
@@ -156,6 +177,9 @@ pub fn drop_tail(trace: &Trace<'_>, delays: &[Delay], base: Base, ended: End, po
     }
     if episode.queued_us < 2.0 * QUEUE_LEAST_US {
         return not("no queue could be seen when segments were lost");
+    }
+    if episode.has_grown(last_us(delays), trace) && !episode.is_surely_overflow() {
+        return not("the queue grew after the first losses, which may be a run by chance");
     }
     let Episode { queued_us, early, lost, .. } = episode;
     let evidence = format!(
@@ -169,7 +193,7 @@ pub fn drop_tail(trace: &Trace<'_>, delays: &[Delay], base: Base, ended: End, po
     let (last, longest) = (last_us(delays), longest_us(delays));
     let [last_ms, longest_ms] = [last, longest].map(|us| us / 1e3);
     let stood = format!("a queue of {last_ms:.1} ms of at most {longest_ms:.1} ms stood when the first was");
-    match last < EARLY * longest {
+    match last < EARLY * longest && early > RUN_MOST {
         true => Judgement::No { evidence: format!("{evidence}; {stood}") },
         false if last >= FULL * longest.max(queued_us) => {
             Judgement::Yes { evidence: format!("segments were lost; {stood}") }

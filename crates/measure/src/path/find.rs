@@ -8,7 +8,7 @@ use crate::message::Row;
 use super::base::{Base, QUEUE_LEAST_US};
 use super::buffer::{buffer, drop_tail};
 use super::ended::{End, end, last_us};
-use super::policer::policer;
+use super::policer::{loses_much, policer};
 use super::rate::rate;
 use super::trace::{Delay, Trace};
 
@@ -99,6 +99,9 @@ fn random_loss(first: &Trace<'_>, second: Option<&Trace<'_>>, ended: End, base: 
     // The pass that does not heed loss has seen most; what it lost while a queue stood may be the queue's.
     if let Some(second) = second.filter(|_| ended == End::FewLosses) {
         let (lost, delivered) = without_queue(second, base);
+        if loses_much(second) {
+            return at_most(&lost, delivered);
+        }
         if delivered >= 100 {
             return of_counts(&lost, delivered);
         }
@@ -212,4 +215,17 @@ fn of_counts(runs: &[u32], delivered: u32) -> Finding {
     let low = (count.sqrt() - width).max(0.0).powi(2) * each / all;
     let high = ((count + 1.0).sqrt() + width).powi(2) * longest / all;
     Finding::Observed { value: lost / all, low, high: high.min(1.0), evidence }
+}
+
+/// A bound from losses that chance took in part at most: a policer takes as much.
+fn at_most(runs: &[u32], delivered: u32) -> Finding {
+    match of_counts(runs, delivered) {
+        Finding::Observed { high, evidence, .. } if high <= BOUND_MOST => {
+            Finding::AtMost { value: high, evidence: format!("{evidence}; a policer may have dropped some") }
+        }
+        Finding::Observed { evidence, .. } => {
+            Finding::NotObservable { reason: format!("{evidence} were lost: so much a policer may have dropped") }
+        }
+        other => other,
+    }
 }

@@ -39,6 +39,11 @@ enum Event {
 
 impl Path {
     pub fn load(self) -> Measured {
+        self.load_and_tell().0
+    }
+
+    /// A load, and whether the policer dropped the first packet that was lost.
+    pub fn load_and_tell(self) -> (Measured, bool) {
         Run::new(self).run()
     }
 }
@@ -57,6 +62,8 @@ struct Run {
     under_way: BTreeSet<u64>,
     resent: BTreeMap<u64, f64>,
     to_resend: BTreeSet<u64>,
+    /// Found missing and not acknowledged, sent again or not.
+    lost: BTreeSet<u64>,
     in_order: u64,
     cwnd: f64,
     ssthresh: f64,
@@ -64,6 +71,7 @@ struct Run {
     /// When something was last acknowledged.
     last_us: f64,
     rtt_min_us: f64,
+    smoothed_us: f64,
     sender: Row,
     receiver: Row,
     senders: Vec<Row>,
@@ -85,12 +93,14 @@ impl Run {
             under_way: BTreeSet::new(),
             resent: BTreeMap::new(),
             to_resend: BTreeSet::new(),
+            lost: BTreeSet::new(),
             in_order: 0,
             cwnd: 10.0,
             ssthresh: f64::INFINITY,
             first_loss_us: None,
             last_us: 0.0,
             rtt_min_us: f64::INFINITY,
+            smoothed_us: 0.0,
             sender: Row::default(),
             receiver: Row::default(),
             senders: Vec::new(),
@@ -149,12 +159,15 @@ impl Run {
         if !self.resent.contains_key(&number) {
             let rtt_us = now_us - self.sent_us[number as usize];
             self.rtt_min_us = self.rtt_min_us.min(rtt_us);
-            self.sender.rtt_us = rtt_us as u32;
+            // RFC 6298, 2.3.
+            self.smoothed_us += if self.smoothed_us == 0.0 { rtt_us } else { (rtt_us - self.smoothed_us) / 8.0 };
+            self.sender.rtt_us = self.smoothed_us as u32;
         }
         self.sender.delivered += 1;
         self.acknowledged.insert(number);
         self.under_way.remove(&number);
         self.to_resend.remove(&number);
+        self.lost.remove(&number);
         self.last_us = now_us;
         self.miss(now_us);
         if let Some(bbr) = &mut self.bbr {
@@ -192,6 +205,7 @@ impl Run {
             self.under_way.remove(number);
         }
         self.to_resend.extend(&missing);
+        self.lost.extend(&missing);
         if !missing.is_empty() && self.first_loss_us.is_none() {
             self.first_loss_us = Some(now_us);
             self.ssthresh = (self.cwnd / 2.0).max(2.0);
@@ -216,7 +230,7 @@ impl Run {
         self.at(back_us, Event::Acknowledged(number));
     }
 
-    fn run(mut self) -> Measured {
+    fn run(mut self) -> (Measured, bool) {
         for probe in 0..25 {
             let sent_us = BEGAN_US - (25 - probe) as f64 * PROBE_EVERY_US;
             let rtt_us = self.path.rtt_us + (self.line.draw() + self.line.draw()) * self.path.jitter_us;
@@ -248,13 +262,14 @@ impl Run {
             self.send(now_us);
             self.look(now_us);
         }
-        self.measured()
+        let is_policed_first = self.line.is_policed_first == Some(true);
+        (self.measured(), is_policed_first)
     }
 
     fn look(&mut self, now_us: f64) {
         self.sender.at_us = ((now_us / LOOK_US).ceil() * LOOK_US) as u64;
         self.sender.sent_bytes = self.path.payload(self.sent_us.len() as u64);
-        self.sender.lost = self.to_resend.len() as u32;
+        self.sender.lost = self.lost.len() as u32;
         self.sender.cwnd = self.cwnd as u32;
         self.sender.unacked = (self.sent_us.len() - self.acknowledged.len()) as u32;
         self.sender.rtt_min_us = if self.rtt_min_us.is_finite() { self.rtt_min_us as u32 } else { 0 };

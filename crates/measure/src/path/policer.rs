@@ -12,6 +12,12 @@ const BURST: f64 = 1.3;
 /// Where a policer is none, what comes after the first losses is less than before by no more than this, and what one packet more or less
 /// makes. A policer of less than nine tenths of the line's rate makes more.
 const AS_MUCH: f64 = 1.11;
+/// No policer is said to be there if one of less than this part of the line's rate would have shown itself.
+const EXCLUDED_LEAST: f64 = 0.7;
+/// The queue that what was sent last before the sender's answer met is looked for from this part of a round trip after the first losses to
+/// that.
+const LEFT_FROM: f64 = 0.5;
+const LEFT_UNTIL: f64 = 0.95;
 /// A queue of less than this part of a round trip may be none, as may one that a host makes which is late by so much.
 const SHORT_QUEUE: f64 = 0.1;
 const SHORT_QUEUE_US: f64 = 1_000.0;
@@ -24,8 +30,9 @@ const AFTER_PACKETS: f64 = 8.0;
 const HELD_RTTS: f64 = 3.0;
 const HELD_LEAST_US: f64 = 20_000.0;
 const SUSPECTED_LEAST_US: f64 = 4_000.0;
-const HELD_PACKETS: f64 = 4.0;
+const HELD_PACKETS: f64 = 1.0;
 const HELD_HALVES: f64 = 0.25;
+const HELD_PARTS: f64 = 8.0;
 /// A policer's rate is known no better than to this part: what is sent again leaves some of it unused, a burst exceeds it.
 const UNSURE: f64 = 0.25;
 /// Of what was sent again, no more than this part may have come twice.
@@ -40,20 +47,36 @@ const LOST_PART: f64 = 0.05;
 pub fn is_suspected(trace: &Trace<'_>, delays: &[Delay], ended: End, base: Base) -> bool {
     ended == End::Overflow
         && trace.first_hole().is_some()
-        && !(has_queue(delays, base) && brings_as_much(trace, delays, base).is_some_and(|after| after.is_as_much()))
+        && !(has_queue(delays, base) && after_first(trace, delays, base).is_some_and(After::is_no_policer))
 }
 
-/// Whether the first losses left what comes as it was, until the sender's answer to them came: a round trip and the queue later. `None` if
-/// too few packets can come until then, or the trace ends before.
-fn brings_as_much(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<After> {
+/// What came after the first losses until the sender's answer to them did: a round trip and the queue later. `None` if too few packets can
+/// come until then, or the trace ends before.
+fn after_first(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<After> {
     let at_us = trace.arrived.get(trace.first_hole()?)?.at_us as f64;
     // Where no queue showed the line's rate, what came before may be any part of it.
     line_rate(trace, delays, base)?;
     let before = before(trace, delays, base);
-    let answer_us = (base.rtt_us + last_us(delays)).max(SUSPECTED_LEAST_US);
+    let queued_us = last_us(delays);
+    let answer_us = (base.rtt_us + queued_us).max(SUSPECTED_LEAST_US);
     let enough_us = AFTER_PACKETS * trace.packet_bytes * 8e6 / before.max(1.0);
     let after = trace.passed_bit_s(at_us, at_us + answer_us).filter(|_| answer_us >= enough_us)?;
-    Some(After::of(before, after, answer_us, trace.packet_bytes))
+    let after = After::of(before, after, answer_us, trace.packet_bytes);
+    // Behind a policer a queue goes on at the line's rate while it grows shorter.
+    let by_rate = after.enough * answer_us / (answer_us + queued_us);
+    let by_queue = queue_after(trace, base, queued_us).map_or(0.0, |left_us| {
+        let shorter_us = (queued_us - left_us).max(0.0) + trace.packet_bytes * 8e6 / before.max(1.0);
+        1.0 - shorter_us / (LEFT_FROM * answer_us)
+    });
+    Some(After { excluded: by_rate.max(by_queue.min(after.enough)), ..after })
+}
+
+/// The shortest queue, in microseconds, that what was sent in the last part of the round trip before the sender's answer met.
+fn queue_after(trace: &Trace<'_>, base: Base, queued_us: f64) -> Option<f64> {
+    let lost = trace.sent.iter().find(|row| row.lost > 0 || row.retransmits > 0)?;
+    let since = |part: f64| lost.at_us as f64 + part * (base.rtt_us + queued_us);
+    let rows = trace.sent.iter().filter(|row| (since(LEFT_FROM)..since(LEFT_UNTIL)).contains(&(row.at_us as f64)));
+    rows.map(|row| (f64::from(row.rtt_us) - base.rtt_us).max(0.0)).min_by(f64::total_cmp)
 }
 
 /// What came after the first losses, beside what came before.
@@ -63,6 +86,8 @@ struct After {
     part: f64,
     /// From this part on it is as much.
     enough: f64,
+    /// A policer of a smaller part would have shown itself.
+    excluded: f64,
 }
 
 impl After {
@@ -70,16 +95,22 @@ impl After {
     fn of(before: f64, after: f64, over_us: f64, packet_bytes: f64) -> Self {
         let packets = after * over_us / 8e6 / packet_bytes;
         let enough = 1.0 / (AS_MUCH + 1.5 / packets.max(1.0)).min(BURST);
-        Self { part: after / before.max(1.0), enough }
+        Self { part: after / before.max(1.0), enough, excluded: enough }
     }
 
-    fn is_as_much(self) -> bool {
-        self.part >= self.enough
+    fn is_no_policer(self) -> bool {
+        self.part >= self.enough && self.excluded >= EXCLUDED_LEAST
     }
 
-    /// No policer, as far as that can be told.
-    fn absent(self, why: &str) -> Finding {
-        Finding::Absent { evidence: format!("{why}: none of less than {:.0} % of the rate", self.enough * 100.0) }
+    /// No policer, as far as that can be told: one with a larger burst than came before the first losses drops later.
+    fn absent(self, trace: &Trace<'_>, why: &str) -> Finding {
+        let burst_kb = trace.first_hole().map_or(0.0, |hole| trace.came_bytes(0, hole)) / 1e3;
+        let part = self.excluded * 100.0;
+        Finding::Absent {
+            evidence: format!(
+                "{why}: none of less than {part:.0} % of the rate with a burst of up to {burst_kb:.0} kB"
+            ),
+        }
     }
 }
 
@@ -98,6 +129,8 @@ fn before(trace: &Trace<'_>, delays: &[Delay], base: Base) -> f64 {
 struct Held {
     /// In bit/s.
     rate: f64,
+    /// In the best part of that time: a sender that pauses leaves some of a policer's rate unused.
+    most: f64,
     /// By what part jitter may have changed it.
     unsure: f64,
     /// A queue stood three quarters of that time.
@@ -126,11 +159,15 @@ fn held(trace: &Trace<'_>, base: Base) -> Option<Held> {
     let queued_us = rtts_us.get(rtts_us.len() / 4).map_or(0.0, |rtt_us| f64::from(*rtt_us) - base.rtt_us);
     let has_queue = queued_us > (STANDS * base.rtt_us).max(SHORT_QUEUE_US) + base.spread_us;
     let does_hold = (a - b).abs() <= HELD_HALVES * a.max(b) && packets >= HELD_PACKETS;
-    does_hold.then_some(Held { rate, unsure: base.spread_us / span_us, has_queue })
+    let part_us = span_us / HELD_PARTS;
+    let parts = (0..HELD_PARTS as u32).map(|part| from + f64::from(part) * part_us);
+    let of_parts = parts.filter_map(|from_us| trace.passed_bit_s(from_us, from_us + part_us));
+    let most = of_parts.fold(rate, f64::max);
+    does_hold.then_some(Held { rate, most, unsure: base.spread_us / span_us, has_queue })
 }
 
 /// Whether more was lost in the second pass than chance takes, mostly.
-fn loses_much(second: &Trace<'_>) -> bool {
+pub fn loses_much(second: &Trace<'_>) -> bool {
     let (lost, delivered) = second.losses();
     f64::from(lost.saturating_sub(second.came_twice())) > f64::from(delivered) * LOST_PART
 }
@@ -151,16 +188,16 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
         End::Overflow if first.first_hole().is_none() => return not("the receiver saw no gap"),
         End::FewLosses | End::Overflow => {}
     }
-    let after_first = brings_as_much(first, delays, base);
+    let after_first = after_first(first, delays, base);
     if ended == End::Overflow
         && !is_suspected(first, delays, ended, base)
         && let Some(after) = after_first
     {
         let queued_ms = last_us(delays) / 1e3;
-        let sent_mb = first.sent_bytes as f64 / 1e6;
-        return after.absent(&format!(
-            "as much came after the first losses, with a queue of {queued_ms:.1} ms and a burst of {sent_mb:.2} MB, as before"
-        ));
+        return after.absent(
+            first,
+            &format!("as much came after the first losses, with a queue of {queued_ms:.1} ms, as before"),
+        );
     }
     let Some(second) = second else {
         return not(match after_first {
@@ -173,7 +210,9 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
     let Some(held) = held(second, base) else {
         return not("less came after the first losses than before, but it did not hold for three round trips");
     };
-    let burst = burst(first, base).max(burst(second, base));
+    let burst = [first, second].into_iter().map(|trace| burst(trace, base)).fold(0.0, f64::max);
+    // Nothing passes faster than the line: what seems to was seen by an end that was late.
+    let burst = line_rate(first, delays, base).map_or(burst, |line| burst.min(line.value));
     let of_held = After::of(
         before(first, delays, base).max(before(second, &second.delays(), base)),
         held.rate,
@@ -196,12 +235,12 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
         let [before, rate] = [burst, held.rate].map(|rate| rate / 1e6);
         let evidence = format!("{before:.1} Mbit/s passed, then {rate:.1} Mbit/s with losses");
         let unsure = UNSURE + held.unsure;
-        let (low, high) = (held.rate * (1.0 - unsure).max(0.0), held.rate * (1.0 + unsure));
+        let (low, high) = (held.rate * (1.0 - unsure).max(0.0), held.most * (1.0 + unsure));
         return Finding::Observed { value: held.rate, low, high, evidence };
     }
     match has_queue(delays, base) {
-        true if of_held.is_as_much() && after_first.is_some() => {
-            of_held.absent("as much came after the first losses as before")
+        true if of_held.is_no_policer() && after_first.is_some() => {
+            of_held.absent(first, "as much came after the first losses as before")
         }
         true => not(
             "a little less came after the first losses than before: a policer of nearly the line's rate would do that, too",

@@ -4,6 +4,7 @@ use ekiden_record::Finding;
 
 use super::base::Base;
 use super::ended::End;
+use super::policer::loses_much;
 use super::trace::{Delay, STEPS_MOST, Trace};
 
 /// A stretch of arrivals at the line's rate is no shorter than this, and has no fewer packets.
@@ -29,6 +30,8 @@ const WIDTHS: u32 = 11;
 /// Jitter of more than this part of the time in which a rate was seen may have made it.
 const JITTER_MOST: f64 = 0.25;
 const PLATEAU_JITTER_MOST: f64 = 0.1;
+/// A packet may be late by so many times what nine tenths of idle probes are.
+const JITTER_UNSURE: f64 = 1.5;
 /// A rate is known no better than to this part.
 const UNSURE_LEAST: f64 = 0.003;
 
@@ -106,7 +109,7 @@ pub fn line_rate(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<Esti
     }
     // Both halves of a stretch are the line's: what they differ by is what is not known.
     let halves = sum(|stretch| stretch.halves * stretch.span_us) / time_us / 2.0;
-    let edges = (EDGE_US + base.spread_us) * (stretches.len() as f64).sqrt() / time_us;
+    let edges = (EDGE_US + JITTER_UNSURE * base.spread_us) * (stretches.len() as f64).sqrt() / time_us;
     let unsure = UNSURE_LEAST + edges.max(halves) + edges;
     Some(Estimate { value, low: value * (1.0 - unsure).max(0.0), high: value * (1.0 + unsure), longest_us })
 }
@@ -143,8 +146,8 @@ pub fn rate(
         let evidence = format!("a policer lets {:.1} Mbit/s through; the line behind it is faster", value / 1e6);
         return Finding::AtLeast { value, evidence };
     }
-    // What does not grow may be what a policer lets through.
-    let heedless = second.filter(|_| ended == End::FewLosses);
+    // What does not grow may be what a policer lets through: that loses much.
+    let heedless = second.filter(|second| ended == End::FewLosses && !loses_much(second));
     if let Some((trace, plateau)) = heedless.and_then(|trace| Some((trace, plateau(trace, base)?))) {
         let evidence = format!(
             "deliveries did not grow for {:.1} round trips while the window did",

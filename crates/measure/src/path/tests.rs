@@ -63,7 +63,7 @@ fn a_plain_path_has_its_rate_and_buffer_and_nothing_else() {
         seen += u32::from(is_observed(&found.rate_bit_s) && is_observed(&found.buffer_bytes));
     }
     // Behind buffers of a fifth of a product the second pass brings a little less than the line: a policer of nearly its rate would do that, too.
-    assert!(seen >= 33, "rate and buffer were seen on {seen} of 45");
+    assert!(seen >= 39, "rate and buffer were seen on {seen} of 45");
 }
 
 #[test]
@@ -72,9 +72,7 @@ fn a_policer_is_told_by_a_rate_that_holds() {
         let bucket = Bucket { rate_bit_s, depth_bytes: 60_000.0 };
         let line = Path { rate_bit_s: 10.0 * rate_bit_s, rtt_us, buffer_bytes: 1e6, ..Path::PLAIN };
         let found = find(Path { policer: Some(bucket), ..line }, 6.0 * rate_bit_s * rtt_us / 8e6 / 1_500.0);
-        // What is little beside a window may be no burst that can be seen.
-        let has_burst = 60_000.0 > rate_bit_s * rtt_us / 8e6;
-        assert!(is_observed(&found.policer_bit_s) || !has_burst, "{found:#?}");
+        assert!(is_observed(&found.policer_bit_s), "{found:#?}");
         assert!(is_true(&found.policer_bit_s, rate_bit_s), "{found:#?}");
         assert!(!is_observed(&found.buffer_bytes), "{found:#?}");
         assert!(is_true(&found.rate_bit_s, line.rate_bit_s), "{found:#?}");

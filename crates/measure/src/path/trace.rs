@@ -138,13 +138,21 @@ impl<'a> Trace<'a> {
         self.arrived.iter().position(|row| row.retransmits > before)
     }
 
-    /// How long what came before the first hole was under way: what comes behind a hole waits at the receiver, too.
+    /// The end of the bytes that surely came at their first sending: all that were acknowledged before a lost one was sent again. A probe for
+    /// the tail (RFC 8985) is sent where none is known to be lost.
+    fn sent_once(&self) -> u64 {
+        let again = self.sent.iter().position(|row| row.retransmits > 0 && row.lost > 0);
+        again.map_or(u64::MAX, |row| row.checked_sub(1).map_or(0, |before| self.sent[before].kernel_bytes))
+    }
+
+    /// How long what came before the first hole was under way: what comes behind a hole waits at the receiver, too. Of a segment that was lost
+    /// with all that followed it the receiver sees no hole.
     pub fn delays(&self) -> Vec<Delay> {
-        let until = self.first_hole().unwrap_or(self.arrived.len());
+        let (until, most) = (self.first_hole().unwrap_or(self.arrived.len()), self.sent_once());
         let mut delays = Vec::new();
         let mut before = self.arrived.first().map_or(0, |row| row.kernel_bytes);
         for (row, arrived) in self.arrived[..until].iter().enumerate() {
-            if arrived.kernel_bytes > before {
+            if arrived.kernel_bytes > before && arrived.kernel_bytes <= most {
                 before = arrived.kernel_bytes;
                 let sent = self.sent_row(arrived.kernel_bytes);
                 let sent = sent.filter(|sent| !self.may_be_late(self.sent, *sent, self.latest_us[0]));

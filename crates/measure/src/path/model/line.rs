@@ -103,6 +103,8 @@ pub struct Line {
     back_us: f64,
     is_losing: bool,
     policer: Option<Tokens>,
+    /// Whether the policer dropped the first packet that was lost.
+    pub is_policed_first: Option<bool>,
     shaper: Option<Tokens>,
 }
 
@@ -116,6 +118,7 @@ impl Line {
             back_us: 0.0,
             is_losing: false,
             policer: path.policer.map(Tokens::new),
+            is_policed_first: None,
             shaper: path.shaper.map(Tokens::new),
         }
     }
@@ -143,6 +146,7 @@ impl Line {
         if let Some(tokens) = &mut self.policer {
             tokens.fill(at_us);
             if tokens.bytes < bytes {
+                self.is_policed_first.get_or_insert(true);
                 return None;
             }
             tokens.bytes -= bytes;
@@ -150,6 +154,7 @@ impl Line {
         let queued = (self.free_us - at_us).max(0.0) * self.path.rate_bit_s / 8e6;
         // What is being sent has left the buffer.
         if queued > self.path.buffer_bytes {
+            self.is_policed_first.get_or_insert(false);
             return None;
         }
         self.free_us = self.free_us.max(at_us) + bytes * 8e6 / self.path.rate_bit_s;
@@ -160,6 +165,7 @@ impl Line {
             out_us += (-tokens.bytes).max(0.0) * 8e6 / tokens.bucket.rate_bit_s;
         }
         if self.is_lost() {
+            self.is_policed_first.get_or_insert(false);
             return None;
         }
         let is_late = self.draw() < self.path.late;

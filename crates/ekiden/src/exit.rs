@@ -17,7 +17,7 @@ pub const HELP: &str = "Exit codes:
   1  failed for a reason not listed here
   2  wrong usage of the command line
   3  a scenario, configuration, key, record or other file is wrong, unreadable, unwritable or in the way
-  4  this machine lacks something: a privilege, a kernel feature, a program
+  4  this machine lacks something: a privilege, a kernel feature, a program, space on a disk, a file that another process holds
   5  the network failed: an address cannot be bound, a peer cannot be reached or has another key, a flow broke
   6  data arrived changed, or a measurement missed its tolerance
   130  interrupted by Ctrl-C";
@@ -160,13 +160,13 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<PathFailed>() || error.is::<NameNotFound>() {
         return Some(5);
     }
-    if error.is::<ekiden_monitor::HistoryError>() {
-        return Some(3);
+    if let Some(error) = error.downcast_ref::<ekiden_monitor::HistoryError>() {
+        return Some(of_history(error));
     }
     if let Some(error) = error.downcast_ref::<ekiden_monitor::EndError>() {
         use ekiden_monitor::EndError;
         return Some(match error {
-            EndError::History { .. } => 3,
+            EndError::History { source, .. } => of_history(source),
             EndError::System(_) => 4,
             EndError::AllFailed { .. } => 5,
         });
@@ -199,6 +199,11 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         });
     }
     None
+}
+
+/// A service with code 3 is not started again.
+fn of_history(error: &ekiden_monitor::HistoryError) -> u8 {
+    if error.is_lack() { 4 } else { 3 }
 }
 
 fn of_sweep(error: &ekiden_sweep::Error) -> u8 {

@@ -134,7 +134,7 @@ fn a_service_measures_until_it_is_told_to_stop_and_holds_its_history() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
     command.current_dir(folder).args(["measure", "monitor", "run", "-c", "m.toml"]);
     let (mut monitor, _lines) = start(&mut command, "ready").unwrap();
-    let said = refused(folder, &["run", "-c", "m.toml", "--once"], 3);
+    let said = refused(folder, &["run", "-c", "m.toml", "--once"], 4);
     assert_eq!(said, "ekiden: h.sqlite: another monitor writes this history; end it first, or name another file");
     // The first round begins at once; its text file comes last.
     let begun = std::time::Instant::now();

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -62,6 +63,8 @@ fn a_service_is_started_again_and_given_the_time_that_it_takes_to_stop() {
     for (name, text) in units() {
         assert_eq!(value(&text, "Restart"), "on-failure", "{name}");
         assert_eq!(value(&text, "After"), "network-online.target", "{name}");
+        // Wrong usage and wrong files (`ekiden --help`): a new start changes nothing.
+        assert_eq!(value(&text, "RestartPreventExitStatus"), "2 3", "{name}");
     }
     let keys = Command::new(EKIDEN).args(["proxy", "--keys"]).output().unwrap().stdout;
     let keys = String::from_utf8(keys).unwrap();
@@ -77,6 +80,40 @@ fn the_guide_shows_the_unit_of_a_node_as_it_is() {
     let shown = guide.split_once("```ini unit ekiden-proxy@.service\n").expect("it is there").1;
     let unit = fs::read_to_string(packaging().join("ekiden-proxy@.service")).unwrap();
     assert_eq!(shown.split_once("```").unwrap().0, unit);
+}
+
+#[test]
+fn the_guide_puts_everything_where_the_units_look_for_it() {
+    let guide = fs::read_to_string(packaging().join("../../docs/guide/operations.md")).unwrap();
+    let commands = guide.split_once("```sh install\n").expect("it is there").1.split_once("```").unwrap().0;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for made in ["bin", "root/usr/bin", "root/etc/systemd/system", "root/usr/lib/sysusers.d", "here/target/release"] {
+        fs::create_dir_all(at(made)).unwrap();
+    }
+    // What would change this host only says what it was asked.
+    for command in ["systemctl", "systemd-sysusers"] {
+        fs::write(at("bin").join(command), format!("#!/bin/sh\necho {command} $* >> {}\n", at("said").display()))
+            .unwrap();
+        fs::set_permissions(at("bin").join(command), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for (name, text) in [("target/release/ekiden", ""), ("city.toml", ""), ("node.key", "")] {
+        fs::write(at("here").join(name), text).unwrap();
+    }
+    std::os::unix::fs::symlink(packaging().join(".."), at("here/packaging")).unwrap();
+    let root = at("root").display().to_string();
+    let commands = commands.replace(" /", &format!(" {root}/")).replace(" -o ekiden -g ekiden", "");
+    let path = format!("{}:{}", at("bin").display(), std::env::var("PATH").unwrap());
+    let output =
+        Command::new("sh").args(["-ec", &commands]).env("PATH", path).current_dir(at("here")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let start = value(&units().into_iter().find(|(name, _)| name.starts_with("ekiden-proxy")).unwrap().1, "ExecStart")
+        .to_owned();
+    for file in start.split(' ').filter(|word| word.starts_with('/')) {
+        assert!(Path::new(&format!("{root}{file}")).is_file(), "{file}");
+    }
+    assert!(Path::new(&format!("{root}/etc/systemd/system/ekiden-monitor.service")).is_file());
+    assert!(fs::read_to_string(at("said")).unwrap().ends_with("enable --now ekiden-proxy@a\n"));
 }
 
 /// A program, until it is dropped.

@@ -143,6 +143,14 @@ impl HistoryError {
         !matches!(self.kind, HistoryErrorKind::Gone)
     }
 
+    /// Whether the file or its disk is not to be had now. A later start may succeed with the same configuration.
+    pub fn is_lack(&self) -> bool {
+        matches!(
+            self.kind,
+            HistoryErrorKind::Held | HistoryErrorKind::Gone | HistoryErrorKind::Full | HistoryErrorKind::Busy
+        )
+    }
+
     /// Whether another monitor writes it, which may be about to end.
     pub fn is_held(&self) -> bool {
         matches!(self.kind, HistoryErrorKind::Held)

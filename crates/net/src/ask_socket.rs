@@ -5,15 +5,16 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
-use nix::sched::{CloneFlags, unshare};
-use nix::sys::stat::{Mode, fchmod, umask};
+use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, open, renameat2};
+use nix::sys::stat::{FileStat, Mode, fstat};
+use nix::unistd::geteuid;
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -30,7 +31,7 @@ const UNREAD_MOST: u64 = 64 << 10;
 /// How long one that asks may take for its question and for reading the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The rights of the file: every user may connect.
-const RIGHTS: Mode = Mode::from_bits_truncate(0o666);
+const RIGHTS: u32 = 0o666;
 /// How many may wait to be accepted: as many as the system lets.
 const WAITING: i32 = i32::MAX;
 /// The pause after each answer: questions in a loop take little of a processor.
@@ -67,24 +68,37 @@ pub fn listen(path: &Path) -> io::Result<(AskSocket, StdListener)> {
     Ok((socket, listener))
 }
 
-/// Makes the file with its rights at once. Later they could only be set by its name, which whoever may write in the folder can give
-/// to a link to a file of ours meanwhile.
+/// Makes the file with its rights at once, in a folder that nobody else may write, and moves it to its name. By that name they could not
+/// be set: whoever may write in the folder can give it to a link to a file of ours meanwhile.
 fn bind(path: &Path) -> io::Result<StdListener> {
+    // Clients connect to this one, which must not be too long.
+    SockAddr::unix(path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let made = tempfile::Builder::new().prefix(".ekiden-").tempdir_in(folder)?.keep();
+    let bound = bind_inside(&made, path);
+    // Only what is empty goes, whatever has the name by now.
+    let _ = fs::remove_dir(&made);
+    bound
+}
+
+/// By the opened folder and not by its name, which others may have given to another one.
+fn bind_inside(folder: &Path, path: &Path) -> io::Result<StdListener> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let folder = open(folder, flags, Mode::empty())?;
+    let FileStat { st_uid, st_mode, .. } = fstat(&folder)?;
+    if st_uid != geteuid().as_raw() || st_mode & 0o022 != 0 {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user changes its folder"));
+    }
+    let inside = PathBuf::from(format!("/proc/self/fd/{}/ask", folder.as_raw_fd()));
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    // What the file begins with, less the mask.
-    fchmod(&socket, RIGHTS)?;
-    let address = SockAddr::unix(path)?;
-    thread::scope(|scope| {
-        // All threads of a process have one mask, except one that does not share it.
-        let bind = || {
-            unshare(CloneFlags::CLONE_FS)?;
-            umask(Mode::empty());
-            socket.bind(&address)
-        };
-        let bound = thread::Builder::new().name("ask-socket".into()).spawn_scoped(scope, bind)?.join();
-        bound.unwrap_or_else(|_| Err(io::Error::other("the thread that binds it has panicked")))
-    })?;
+    socket.bind(&SockAddr::unix(&inside)?)?;
+    let moved = fs::set_permissions(&inside, fs::Permissions::from_mode(RIGHTS))
+        .and_then(|()| Ok(renameat2(&folder, "ask", AT_FDCWD, path, RenameFlags::RENAME_NOREPLACE)?));
+    if let Err(error) = moved {
+        let _ = fs::remove_file(&inside);
+        return Err(error);
+    }
     socket.listen(WAITING)?;
     Ok(socket.into())
 }
@@ -175,8 +189,9 @@ async fn line(socket: &mut UnixStream) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader, Write};
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
 
     use tokio::runtime::Builder;
 
@@ -188,6 +203,7 @@ mod tests {
         let path = folder.path().join("ask");
         let (socket, listener) = listen(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
         assert!(listen(&path).unwrap_err().to_string().contains("another process answers"));
         // As when a process is killed: the file stays, and nobody listens.
         std::mem::forget(socket);

@@ -3,15 +3,17 @@
 use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Write as _};
+use std::os::unix::net::UnixListener as StdListener;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ekiden_controls::Registration;
 use ekiden_keys::random_secret;
 use ekiden_link::{Siblings, Signals};
+use ekiden_net::patience;
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_net::socket::{self, TcpOptions};
-use ekiden_net::{patience, status_socket};
+use ekiden_net::status_socket::{self, Holder};
 use ekiden_transport::{Bounds, Strangers, Throttle};
 use ekiden_units::Time;
 use tokio::net::{TcpListener, UnixListener};
@@ -78,11 +80,12 @@ pub fn run(config: Config) -> Result<(), StartError> {
     // Kept for as long as the process lives, for the connections to come.
     let _held = bring_control(&config)?;
     socket::check(&config.tcp).map_err(StartError::Tcp)?;
-    await_free(&config)?;
+    let until = patience::deadline();
+    await_free(&config, until)?;
     let listen = |Listen { address, .. }: &Listen| socket::listen(*address, false, &config.tcp);
     let listener = config.listen.as_ref().map(listen).transpose().map_err(StartError::Listen)?;
     let tun = device::create(&config)?;
-    let asked = status_socket::listen(&socket_name(&config.device.name));
+    let asked = listen_for_status(&config.device.name, until);
     keep_only(needed(&config)).map_err(StartError::Privileges)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = LocalSet::new().block_on(&runtime, async {
@@ -137,15 +140,26 @@ pub fn run(config: Config) -> Result<(), StartError> {
 
 /// Waits for what a process before this one gives up, or the host will have: the device's name, the address to listen on. Two tunnels
 /// with one port would each get some of the connections.
-fn await_free(config: &Config) -> Result<(), StartError> {
-    let until = patience::deadline();
-    let waits = |what: &str, why: &dyn fmt::Display| {
-        tracing::warn!("{what} is waited for, {:?} at most: {why}", patience::LONGEST);
-    };
+fn await_free(config: &Config, until: Instant) -> Result<(), StartError> {
     let is_taken = |error: &StartError| matches!(error, StartError::DeviceInUse(_));
     patience::patiently(until, || device::check(config), is_taken, |error| waits("the device", error))?;
     let Some(Listen { address, .. }) = &config.listen else { return Ok(()) };
     socket::await_free(*address, false, until, |error| waits("the address", error)).map_err(StartError::Listen)
+}
+
+/// Takes the name on which this tunnel is asked. A process that has just given up the device may keep it for a moment longer; what
+/// another user has is not waited for.
+fn listen_for_status(device: &str, until: Instant) -> io::Result<StdListener> {
+    let name = socket_name(device);
+    let passes = |error: &io::Error| {
+        error.kind() == io::ErrorKind::AddrInUse && !matches!(status_socket::holder(&name), Holder::Stranger(_))
+    };
+    let listen = || status_socket::listen(&name);
+    patience::patiently(until, listen, passes, |error| waits("the name of its status", error))
+}
+
+fn waits(what: &str, why: &dyn fmt::Display) {
+    tracing::warn!("{what} is waited for, {:?} at most: {why}", patience::LONGEST);
 }
 
 /// Brings the congestion control that the configuration names into the kernel, if it is one of ekiden's own.

@@ -43,7 +43,7 @@ enum Action {
 /// warn, info, debug, trace; default info); SIGUSR1 makes the log more detailed, SIGUSR2 as it was. SIGTERM, SIGINT and SIGHUP end it, also within a measurement, which is then not kept.
 ///
 /// While the disk is full, measurements wait in memory and are written when there is room; what could not be written at the end is told by exit
-/// code 3.
+/// code 4.
 #[derive(clap::Args)]
 struct Run {
     /// The monitor's configuration (TOML).

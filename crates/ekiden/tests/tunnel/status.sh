@@ -70,3 +70,16 @@ await 30 is island "c['is_up']" True
 send island 10.77.0.1 10; await 5 is island "c['packets_sent'] >= $before + 10" True
 code=0; on router "$EKIDEN" tunnel status 2> said.log || code=$?
 [ $code = 2 ] || fail "another network namespace finds the tunnel"
+# A process that has given up the device may keep the name of its status for a moment longer: the next one waits for it.
+kill $pid_city; wait $pid_city || true
+ip netns exec city python3 -c "
+import socket, time
+s = socket.socket(socket.AF_UNIX)
+s.bind('\0ekiden/tunnel/ekiden0')
+s.listen()
+print('held', flush=True)
+time.sleep(2)" > held.out & held=$!
+await 10 grep -q held held.out
+start city
+is city "s['name']" city || fail "no status after another process had its name"
+wait $held

@@ -12,6 +12,7 @@ use ekiden_units::{BitRate, HostPort, Time};
 use serde_json::{Value, json};
 
 use crate::out::{self, Width};
+use crate::whose::whose;
 
 /// The round trip that a host is looked at for, unless a path is measured.
 const RTT: Time = Time::ms(200);
@@ -141,7 +142,7 @@ fn paths(args: &Args) -> anyhow::Result<Paths> {
     match &args.config {
         Some(file) if ekiden_tunnel::Config::is_in(file) => tunnel::look(&mut paths, file, args.rate)?,
         Some(file) => {
-            let config = registry::look(&mut paths, Config::load(file)?)?;
+            let config = registry::look(&mut paths, Config::load(file).map_err(|error| whose(file, "doctor", error))?)?;
             for line in config.near_refused() {
                 let advice = Remedy::Advice("say so in [exit] allow of this node");
                 let verdict = Verdict::Costs { what: line, remedy: advice };
@@ -193,7 +194,7 @@ impl Paths {
             Err(error) => {
                 let reason = match (&error, &config.identity) {
                     (ProbeError::OwnKey(_), Some(own)) => format!(
-                        "{error}, which is {print}; on {name}'s host: ekiden peer allow -c FILE {own} {print}",
+                        "{error}, which is {print}; on {name}'s host: `ekiden peer allow -c FILE {own} {print}`",
                         own = config.name,
                         print = own.fingerprint(),
                     ),

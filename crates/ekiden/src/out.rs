@@ -30,6 +30,14 @@ impl Width {
         let columns = self.columns().map_or(usize::MAX, |columns| columns.min(WIDEST));
         ekiden_report::wrapped(text, columns).trim_end().to_owned()
     }
+
+    /// Text whose tables fit already: its sentences are wrapped.
+    pub fn fitted(self, text: &str) -> String {
+        match self.columns() {
+            Some(columns) => ekiden_report::wrapped(text, columns),
+            None => text.to_owned(),
+        }
+    }
 }
 
 /// As wide as the terminal; whole lines where there is none. A line that is continued keeps its indent.
@@ -83,13 +91,18 @@ pub fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// Columns of texts as wide as their widest cell, all to the left.
-pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+/// Columns of texts as wide as their widest cell, all to the left. Where they are wider than `within`, the last one has lines of its own.
+pub fn columns<const N: usize>(rows: &[[String; N]], within: Option<usize>) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let widths: [usize; N] = std::array::from_fn(width);
+    let is_narrow = within.is_some_and(|within| widths.iter().sum::<usize>() + 2 * (N - 1) > within);
     let line = |row: &[String; N]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}  "));
-        cells.collect::<String>().trim_end().to_owned() + "\n"
+        let cell = |(at, (cell, width)): (usize, (&String, usize))| match is_narrow && at + 1 == N {
+            true => format!("\n    {cell}"),
+            false => format!("{cell:<width$}  "),
+        };
+        let lines: String = row.iter().zip(widths).enumerate().map(cell).collect();
+        lines.lines().map(|line| line.trim_end().to_owned() + "\n").collect::<String>()
     };
     rows.iter().map(line).collect()
 }

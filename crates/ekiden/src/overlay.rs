@@ -12,6 +12,8 @@ mod why;
 use clap::Subcommand;
 use ekiden_relay::{Status, StatusError, ask_overlay};
 
+use crate::out::Width;
+
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLES: &str = "Examples:
     # write this node into the file of all nodes
@@ -58,6 +60,8 @@ struct Asked {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    width: Width,
 }
 
 /// Does what the command line says.

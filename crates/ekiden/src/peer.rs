@@ -11,7 +11,8 @@ use ekiden_relay::{Config, ConfigError, Listener, ListenerKind, Way};
 use ekiden_transport::Security;
 use listing::Listing;
 
-use crate::out;
+use crate::out::{self, Width};
+use crate::whose::whose;
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLES: &str = "Examples:
@@ -77,6 +78,8 @@ enum Action {
         /// As JSON.
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        width: Width,
     },
     /// Take a node out: it is not connected to, and may not connect.
     Remove {
@@ -95,27 +98,29 @@ const TAKEN: &str = "; a node that runs takes it at SIGHUP";
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.action {
         Action::Add { config, name, address, fingerprint, replace } => {
-            let was_there = edit::add_peer(&config, &name, &address, fingerprint, if_present(replace))?;
+            let was_there = edit::add_peer(&config, &name, &address, fingerprint, if_present(replace))
+                .map_err(|error| whose(&config, "peer", error))?;
             let done = if was_there { "changed" } else { "added" };
             out::line(format_args!("{}: [peer.{name}] {done}{TAKEN}", config.display()))
         }
         Action::Allow { config, listener, name, fingerprint, replace } => {
             let listener = listener.as_deref();
-            let (listener, was_there) = edit::allow_node(&config, listener, &name, fingerprint, if_present(replace))?;
+            let (listener, was_there) = edit::allow_node(&config, listener, &name, fingerprint, if_present(replace))
+                .map_err(|error| whose(&config, "peer", error))?;
             let done = if was_there { "changed in" } else { "added to" };
             out::line(format_args!("{}: '{name}' {done} the nodes of [listen.{listener}]{TAKEN}", config.display()))
         }
-        Action::List { config, json } => {
-            let known = Listing::of(&read(&config)?);
+        Action::List { config, json, width } => {
+            let known = Listing::of(&read(&config).map_err(|error| whose(&config, "peer", error))?);
             match json {
                 true => out::line(serde_json::to_string_pretty(&known)?),
-                false => out::text(known),
+                false => out::text(known.text(width.columns())),
             }
         }
         Action::Remove { config, name } => {
             // A node may be taken out because the configuration is wrong with it.
             let before = read(&config).ok();
-            let removed = edit::remove_node(&config, &name)?;
+            let removed = edit::remove_node(&config, &name).map_err(|error| whose(&config, "peer", error))?;
             let after = read(&config)?;
             for warning in before.iter().flat_map(|before| left_by(&name, before, &after)) {
                 out::note(format_args!("ekiden: warning: {}: {warning}", config.display()));

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use ekiden_plan::{Direction, Flags, Plan};
 use ekiden_units::Time;
 
-use crate::out;
+use crate::out::{self, Width};
 use crate::usage::{distinct, misused, svg};
 use crate::whose::whose;
 
@@ -76,6 +76,8 @@ pub struct Args {
     /// Print JSON instead of tables.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    width: Width,
     /// Draw what every remedy should give, as SVG.
     #[arg(long, value_name = "FILE.svg", value_parser = svg())]
     picture: Option<PathBuf>,
@@ -146,15 +148,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             written: &written,
         })?)?,
         false => {
-            out::text(show::text(&plan, &path))?;
+            out::text(show::text(&plan, &path, args.width.columns()))?;
             if let Some(picture) = &args.picture {
                 out::line(format_args!("picture: {}", picture.display()))?;
             }
             if let (Some(written), Some(folder)) = (&written, &args.write) {
-                out::text(nodes::text(written, folder))?;
+                out::text(args.width.fitted(&nodes::text(written, folder)))?;
             }
             if let Some(checked) = &checked {
-                out::text(show::comparison(checked))?;
+                out::text(show::comparison(checked, args.width.columns()))?;
             }
         }
     }

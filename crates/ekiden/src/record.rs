@@ -115,7 +115,7 @@ fn export(file: &Path, what: What) -> anyhow::Result<()> {
 
 /// The series of all runs that have a record, one below the other: each line behind its run's values and its record's name.
 fn export_sweep(directory: &Path, what: What) -> anyhow::Result<()> {
-    let plan = Plan::read(directory, directory)?;
+    let plan = Plan::read(directory, directory).map_err(|error| whose(directory, "record export", error))?;
     match what {
         What::Samples => out::csv(|out| of_runs(&plan, Record::samples, out)),
         What::Queues => out::csv(|out| of_runs(&plan, Record::queues, out)),
@@ -156,7 +156,7 @@ fn merge(args: &Merge) -> anyhow::Result<()> {
 }
 
 fn show_sweep(directory: &Path, as_json: bool, width: Width) -> anyhow::Result<()> {
-    let plan = Plan::read(directory, directory)?;
+    let plan = Plan::read(directory, directory).map_err(|error| whose(directory, "record show", error))?;
     sweep::show(&plan, &plan.summaries(), as_json, width)
 }
 

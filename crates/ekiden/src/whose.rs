@@ -22,23 +22,34 @@ struct Kind {
     takers: &'static [&'static str],
 }
 
-const PROXY: Kind = Kind { what: "a configuration of `ekiden proxy`", takers: &["proxy"] };
-const TUNNEL: Kind = Kind { what: "a configuration of `ekiden tunnel`", takers: &["tunnel"] };
+const PROXY: Kind = Kind {
+    what: "a configuration of `ekiden proxy`",
+    takers: &["proxy", "doctor", "peer", "measure server", "measure client", "measure path", "overlay join -c"],
+};
+const TUNNEL: Kind = Kind { what: "a configuration of `ekiden tunnel`", takers: &["tunnel", "doctor"] };
 const GATEWAY: Kind = Kind { what: "a configuration of `ekiden gateway`", takers: &["gateway"] };
 const MONITOR: Kind = Kind { what: "a configuration of `ekiden measure monitor`", takers: &["measure monitor"] };
 const SCENARIO: Kind =
     Kind { what: "a scenario of `ekiden lab run` and `ekiden simulate`", takers: &["lab run", "simulate", "scenario"] };
+const MEMBERS: Kind =
+    Kind { what: "a members file of an overlay (`members_file` of `ekiden proxy`)", takers: &["overlay join"] };
+const SITES: Kind = Kind {
+    what: "a file of sites of `ekiden overlay simulate` and `ekiden overlay scenario`",
+    takers: &["overlay simulate", "overlay scenario"],
+};
+const PLAN: Kind = Kind { what: "a description of a path for `ekiden plan`", takers: &["plan"] };
+const MEASURED_SWEEP: Kind = Kind {
+    what: "a sweep of `ekiden measure client` (`ekiden record export` takes its records one by one)",
+    takers: &[],
+};
+
+const MEASUREMENT: Kind =
+    Kind { what: "a record of `ekiden measure client` (`ekiden record export` takes it)", takers: &["record export"] };
 
 /// Records, by a field that only they have.
 const RECORDS: [(&str, Kind); 4] = [
     ("path_format", Kind { what: "a record of `ekiden measure path` (`ekiden plan` takes it)", takers: &["plan"] }),
-    (
-        "measurement_format",
-        Kind {
-            what: "a record of `ekiden measure client` (`ekiden record export` takes it)",
-            takers: &["record export"],
-        },
-    ),
+    ("measurement_format", MEASUREMENT),
     ("watch_format", Kind { what: "a record of `ekiden measure watch`", takers: &[] }),
     (
         "manifest",
@@ -48,14 +59,21 @@ const RECORDS: [(&str, Kind); 4] = [
         },
     ),
 ];
-/// Files in TOML, by how the line of a table begins that only they have. A tunnel has `[listen]`, and a proxy `[listen.NAME]`.
-const TABLES: [(&str, Kind); 6] = [
+/// Files in TOML, by how the line of a table begins that only they have, or those that stand before them here do not. A tunnel has
+/// `[listen]`, and a proxy `[listen.NAME]`; a plan has `[site.NAME]`, and a file of sites `[[site]]`.
+const TABLES: [(&str, Kind); 12] = [
     ("device]", TUNNEL),
     ("listen.", PROXY),
     ("route", PROXY),
     ("link", SCENARIO),
     ("flow", SCENARIO),
     ("target", MONITOR),
+    ("site]", SITES),
+    ("legs]", SITES),
+    ("traffic]", SITES),
+    ("site.", PLAN),
+    ("node.", MEMBERS),
+    ("peer.", PROXY),
 ];
 
 /// Where a file comes from that this command takes.
@@ -72,6 +90,14 @@ pub fn whose(file: &Path, given_to: &'static str, error: impl Into<anyhow::Error
 }
 
 fn kind(file: &Path) -> Option<Kind> {
+    if file.is_dir() {
+        let mut records = file.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+        let is_measured = |file: PathBuf| {
+            file.extension().is_some_and(|extension| extension == "json")
+                && kind(&file).is_some_and(|kind| kind == MEASUREMENT)
+        };
+        return records.any(is_measured).then_some(MEASURED_SWEEP);
+    }
     let text = ekiden_files::read(file, FileKind::Record).ok()?;
     if let Ok(serde_json::Value::Object(fields)) = serde_json::from_str(&text) {
         return RECORDS.iter().find(|(field, _)| fields.contains_key(*field)).map(|(_, kind)| *kind);
@@ -81,7 +107,11 @@ fn kind(file: &Path) -> Option<Kind> {
     }
     // Line by line: the file may be wrong otherwise.
     let tables: Vec<_> = text.lines().filter_map(table).collect();
-    TABLES.iter().find(|(begin, _)| tables.iter().any(|table| table.starts_with(begin))).map(|(_, kind)| *kind)
+    let of_table = TABLES.iter().find(|(begin, _)| tables.iter().any(|table| table.starts_with(begin)));
+    // A plan may do without tables.
+    let mut lines = text.lines().map(|line| line.replace([' ', '\t'], "")).take_while(|line| !line.starts_with('['));
+    let is_plan = || lines.any(|line| line.starts_with("rtt=")).then_some(PLAN);
+    of_table.map(|(_, kind)| *kind).or_else(is_plan)
 }
 
 /// A line that begins a table, without blanks, and behind its brackets.

@@ -178,16 +178,28 @@ fn wrong(takes: Takes) -> Vec<(&'static str, &'static str)> {
         ("192.0.2.1:70000", "the port must be a number from 1 to 65535, not '70000'"),
         ("[::1]:x", "the port must be a number from 1 to 65535, not 'x'"),
         ("http://192.0.2.1:80", "without http://, as in 192.0.2.1:80"),
-        (":80", "a host is missing"),
+        ("192.0.2.1/24:80", "without /24, as in 192.0.2.1:80"),
+        ("[192.0.2.1]:80", "write 192.0.2.1:80"),
+        ("fe80::1%lo:80", "write [fe80::1%lo]:80"),
+        ("[fe80::1%25lo]:80", "write [fe80::1%lo]:80"),
         ("a b:80", "'a b' is not an address"),
     ];
     if takes != Takes::Optional {
         wrong.extend([("192.0.2.1", "needs a port"), ("2001:db8::1", "write [2001:db8::1]:PORT")]);
     }
     match takes {
-        Takes::Listening => wrong.push(("localhost:80", "is not an address and port")),
+        Takes::Listening => {
+            wrong.push(("localhost:80", "is not an address and port"));
+            wrong.extend(["7100", ":7100", "*:7100"].map(|text| (text, "write 0.0.0.0:7100 for all IPv4 addresses")));
+        }
         Takes::Told => wrong.push(("[fe80::1%lo]:80", "has a zone")),
         Takes::Needed | Takes::Optional => wrong.push(("city.example:0", "not '0'")),
+    }
+    if takes != Takes::Listening {
+        wrong.push((":80", "a host is missing"));
+    }
+    if matches!(takes, Takes::Listening | Takes::Needed) {
+        wrong.push(("[fe80::1]:80", "write [fe80::1%INTERFACE]:80"));
     }
     wrong
 }

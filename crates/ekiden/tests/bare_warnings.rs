@@ -32,7 +32,6 @@ const BARE: &[(&str, usize, &str)] = &[
     ("transport/src/throttle.rs", 1, "the throttle itself"),
     ("tunnel/src/node.rs", 5, "at the start"),
     ("tunnel/src/node/dial.rs", 1, "each reason once, as often as this end dials"),
-    ("tunnel/src/node/traffic.rs", 1, "once"),
 ];
 
 #[test]

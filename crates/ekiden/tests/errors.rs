@@ -231,6 +231,12 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         "FILE: this is a configuration of `ekiden tunnel`, not of `ekiden proxy`",
     ),
     ("name = \"x\"", &["tunnel", "-c", "FILE"], 3, "FILE: the file needs a table [device]"),
+    (
+        "[overlay.etcd]\nnear = [\".example\"]\n",
+        &["proxy", "--check", "-c", "FILE"],
+        3,
+        "; the operator says that of a node: `ekiden overlay admit --near`",
+    ),
     (PAIR, &["demo", "--output", "/proc/demo"], 3, "/proc/demo: cannot be written: "),
 ];
 

@@ -322,32 +322,3 @@ fn a_sweep_is_exported_with_its_values() {
         );
     }
 }
-
-#[test]
-fn a_file_of_another_command_is_named_as_such() {
-    let place = Place::new();
-    succeeds(&place.ekiden(&["simulate", "pair.toml", "--record", "run.json"]));
-    fs::write(
-        place.path("node.toml"),
-        "name = \"a\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\n",
-    )
-    .unwrap();
-    for (arguments, said) in [
-        (
-            &["plan", "run.json"][..],
-            "run.json: this is a record of `ekiden lab run` or `ekiden simulate` (`ekiden record show` takes it), not of `ekiden plan`; \
-             a record of a path comes from `ekiden measure path --record`",
-        ),
-        (
-            &["plan", "pair.toml"],
-            "pair.toml: this is a scenario of `ekiden lab run` and `ekiden simulate`, not of `ekiden plan`",
-        ),
-        (&["proxy", "--check", "-c", "pair.toml"], "not of `ekiden proxy`"),
-        (&["simulate", "node.toml"], "node.toml: this is a configuration of `ekiden proxy`, not of `ekiden simulate`"),
-    ] {
-        let output = place.ekiden(arguments);
-        let said_there = text(&output.stderr);
-        assert!(said_there.contains(said) && said_there.lines().count() == 1, "{arguments:?}: {said_there}");
-        assert_eq!(output.status.code(), Some(3), "{arguments:?}");
-    }
-}

@@ -48,6 +48,7 @@ fn block(mark: &str) -> Result<&'static str, Failed> {
 
 /// Runs a script behind the prelude.
 fn run(script: &str) -> Result<(), Failed> {
-    let files = [("CITY", block("toml tunnel city.toml")?), ("ISLAND", block("toml tunnel island.toml")?)];
+    let files =
+        [("CITY", block("toml tunnel city-tunnel.toml")?), ("ISLAND", block("toml tunnel island-tunnel.toml")?)];
     script::run(&format!("{PRELUDE}\n{script}"), files)
 }

@@ -6,8 +6,8 @@ use crate::gain::gains;
 use crate::hours::{ByHour, HOURS, Quartiles, Zone, by_hour};
 use crate::measurement::{Measurement, digits, mbit};
 
-/// Two tables: each target over all hours, and each hour of the day.
-pub fn to_text(measurements: &[Measurement], zone: &Zone) -> String {
+/// Two tables of so many columns at most: each target over all hours, and each hour of the day.
+pub fn to_text(measurements: &[Measurement], zone: &Zone, columns: Option<usize>) -> String {
     let (Some(first), Some(last)) = (measurements.first(), measurements.last()) else {
         return "no measurements\n".into();
     };
@@ -17,9 +17,9 @@ pub fn to_text(measurements: &[Measurement], zone: &Zone) -> String {
         "{} measurements, {from} to {to} ({})\n\n{}\n",
         measurements.len(),
         zone.name(),
-        summary(&targets, &gains(measurements)).to_text()
+        summary(&targets, &gains(measurements)).to_text_within(columns)
     );
-    text += &format!("\nMbit/s by hour of day, median (quartiles)\n\n{}\n", hours(&targets).to_text());
+    text += &format!("\nMbit/s by hour of day, median (quartiles)\n\n{}\n", hours(&targets).to_text_within(columns));
     let failed = measurements.iter().rev().find_map(|row| Some((row, row.result.as_ref().err()?)));
     if let Some((row, failure)) = failed {
         let at = zone.minute(row.started_unix_ms);
@@ -89,7 +89,7 @@ mod tests {
             row(20, "overlay", Some("x:1"), Ok(65_800_000)),
             row(21, "direct", None, Err("gone\u{1b}[2J")),
         ];
-        let text = to_text(&rows, &Zone::utc());
+        let text = to_text(&rows, &Zone::utc(), None);
         for piece in [
             "3 measurements, 1970-01-01 20:00 to 1970-01-01 21:00 (UTC)",
             "× direct",
@@ -101,11 +101,11 @@ mod tests {
         ] {
             assert!(text.contains(piece), "no {piece:?} in\n{text}");
         }
-        let named = to_text(&[row(1, "a\u{1b}[2J", None, Err("gone"))], &Zone::utc());
+        let named = to_text(&[row(1, "a\u{1b}[2J", None, Err("gone"))], &Zone::utc(), None);
         assert!(
             named.contains("last failure: 1970-01-01 01:00, a\u{fffd}[2J: gone") && !named.contains('\u{1b}'),
             "{named}"
         );
-        assert_eq!(to_text(&[], &Zone::utc()), "no measurements\n");
+        assert_eq!(to_text(&[], &Zone::utc(), None), "no measurements\n");
     }
 }

@@ -229,7 +229,7 @@ impl Source<'_> {
 
     fn address(&self, key: &str, text: Spanned<String>) -> Result<String, Error> {
         let given = self.given(text);
-        match given.value.parse::<HostPort>() {
+        match HostPort::as_told(&given.value) {
             Ok(HostPort { host: HostText::Zoned(..), .. }) => Err(Error::wrong(
                 given.place,
                 format!("{key}: '{}' has a zone, which means nothing to others", given.value),

@@ -119,7 +119,7 @@ pub fn parse_json<T: DeserializeOwned>(
 
 /// `host:port`. A name is not resolved here, and a zone means nothing to others.
 fn is_address(text: &str) -> bool {
-    let place = text.parse::<HostPort>();
+    let place = HostPort::as_told(text);
     place.is_ok_and(|place| !matches!(place.host, HostText::Zoned(..))) && text.len() <= TEXT_MOST
 }
 

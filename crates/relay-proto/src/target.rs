@@ -97,7 +97,7 @@ impl FromStr for Target {
     type Err = TargetError;
 
     fn from_str(text: &str) -> Result<Self, TargetError> {
-        text.parse::<HostPort>()?.try_into()
+        HostPort::as_told(text)?.try_into()
     }
 }
 

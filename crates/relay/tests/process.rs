@@ -94,7 +94,7 @@ fn a_new_process_takes_the_listener_over_while_streams_of_the_old_one_go_on() {
     let mut old = Process::start("old", &socks_at);
     let (mut client, mut server) = open(&old, &host);
     old.signal(Signal::SIGTERM);
-    old.wait_for_line("stopping: 1 streams run, and have 3600s to end");
+    old.wait_for_line("stopping: 1 stream runs, and has 3600s to end");
     // The old one still closes its listener, and no client is refused meanwhile.
     let new = Process::start("new", &socks_at);
     let (mut other, mut other_server) = open(&new, &host);

@@ -17,14 +17,15 @@ pub fn columns() -> Option<usize> {
     })
 }
 
-/// Text within so many columns, broken between words. A line that is continued keeps its indent. A word that is longer stays whole.
+/// Text within so many columns, broken between words. A line that is continued keeps its indent. A word that is longer stays whole, and so
+/// does what stands between backticks: commands are copied.
 pub fn wrapped(text: &str, columns: usize) -> String {
     let mut wrapped = String::new();
     for line in text.lines() {
         let indent = &line[..line.len() - line.trim_start().len()];
         let mut width = indent.chars().count();
         wrapped.push_str(indent);
-        for (at, word) in line.trim_start().split(' ').enumerate() {
+        for (at, word) in words(line.trim_start()).into_iter().enumerate() {
             let length = word.chars().count();
             if at > 0 && width + 1 + length > columns && !word.is_empty() {
                 wrapped.truncate(wrapped.trim_end().len());
@@ -40,6 +41,24 @@ pub fn wrapped(text: &str, columns: usize) -> String {
         wrapped.push('\n');
     }
     wrapped
+}
+
+/// What a line may be broken between.
+fn words(line: &str) -> Vec<&str> {
+    let (mut words, mut from, mut is_quoted) = (Vec::new(), 0, false);
+    for (at, character) in line.char_indices() {
+        match character {
+            // One that no other follows quotes nothing.
+            '`' => is_quoted = !is_quoted && line[at + 1..].contains('`'),
+            ' ' if !is_quoted => {
+                words.push(&line[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    words.push(&line[from..]);
+    words
 }
 
 /// Shows text without its control characters, but for the ends of lines and tabs: each becomes `\u` and four hexadecimal digits, as in
@@ -76,6 +95,7 @@ mod tests {
         let text = "  one two three\nfour\n\n  sha256:0123456789 end\n";
         assert_eq!(wrapped(text, 10), "  one two\n  three\nfour\n\n  sha256:0123456789\n  end\n");
         assert_eq!(wrapped("a  b", 10), "a  b\n");
+        assert_eq!(wrapped("with `ekiden peer list` and `one more", 10), "with\n`ekiden peer list`\nand `one\nmore\n");
     }
 
     #[test]

@@ -18,6 +18,8 @@ const MAGIC: &[u8; 4] = b"EKTN";
 const VERSION: u8 = 3;
 /// In a greeting: the side's device takes what has a `virtio_net_hdr`.
 const TAKES_SUPER: u8 = 1;
+/// In a greeting: packets of the other side were dropped for their source addresses. Who does not know the bit passes over it.
+const HAS_DROPPED: u8 = 2;
 
 /// A greeting's beginning, which is the same in every version, and the rest of it.
 pub const VERSION_BYTES: usize = 8;
@@ -49,6 +51,8 @@ pub struct Hello {
     pub takes_super: bool,
     /// After so many seconds of silence it sends a keep-alive.
     pub keepalive_s: u16,
+    /// Since it started it has dropped packets of the other side, whose source addresses it does not allow.
+    pub has_dropped: bool,
 }
 
 /// Why a connection cannot go on.
@@ -109,7 +113,7 @@ pub enum FrameError {
 impl Hello {
     /// Asks what the other side says in its greeting. It answers, and carries nothing. `connection`: one that there should be.
     pub fn question(connection: u8) -> Self {
-        Self { connection, mtu: 0, takes_super: false, keepalive_s: 0 }
+        Self { connection, mtu: 0, takes_super: false, keepalive_s: 0, has_dropped: false }
     }
 
     /// Whether it only asks.
@@ -126,7 +130,8 @@ impl Hello {
     pub fn encode(self) -> [u8; HELLO_BYTES] {
         let [m0, m1, m2, m3] = *MAGIC;
         let [high, low] = self.mtu.to_be_bytes();
-        let flags = if self.takes_super { TAKES_SUPER } else { 0 };
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flags = flag(self.takes_super, TAKES_SUPER) | flag(self.has_dropped, HAS_DROPPED);
         let [k0, k1] = self.keepalive_s.to_be_bytes();
         [m0, m1, m2, m3, VERSION, self.connection, high, low, flags, k0, k1]
     }
@@ -144,7 +149,8 @@ impl Hello {
     pub fn decode(bytes: [u8; HELLO_BYTES]) -> Self {
         let [_, _, _, _, _, connection, high, low, flags, k0, k1] = bytes;
         let (mtu, keepalive_s) = (u16::from_be_bytes([high, low]), u16::from_be_bytes([k0, k1]));
-        Self { connection, mtu, takes_super: flags & TAKES_SUPER != 0, keepalive_s }
+        let [takes_super, has_dropped] = [TAKES_SUPER, HAS_DROPPED].map(|flag| flags & flag != 0);
+        Self { connection, mtu, takes_super, keepalive_s, has_dropped }
     }
 }
 
@@ -168,8 +174,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_greeting_is_read_as_it_was_written(connection: u8, mtu: u16, takes_super: bool, keepalive_s: u16) {
-            let hello = Hello { connection, mtu, takes_super, keepalive_s };
+        fn a_greeting_is_read_as_it_was_written(connection: u8, mtu: u16, takes_super: bool, keepalive_s: u16, has_dropped: bool) {
+            let hello = Hello { connection, mtu, takes_super, keepalive_s, has_dropped };
             let bytes = hello.encode();
             prop_assert_eq!(Hello::check_version(*bytes.first_chunk().unwrap()), Ok(()));
             prop_assert_eq!(Hello::decode(bytes), hello);

@@ -55,9 +55,8 @@ struct Node {
     peers: Vec<PeerState>,
     strangers: Strangers,
     most_strangers: Bounds,
-    /// Packets to addresses that no peer has; from addresses that the peer may not use.
+    /// Packets to addresses that no peer has.
     unroutable: Cell<u64>,
-    foreign: Cell<u64>,
     /// Packets of the host that are not what the kernel says about them.
     unreadable: Cell<u64>,
     /// Packets that the device did not take, or only cut into segments.
@@ -200,10 +199,14 @@ impl Node {
         let slot = || Slot::new(Outgoing::new(&config.queue, config.device.mtu, salt));
         let state = |peer: &Peer| {
             let number = peer.classes.connections();
-            PeerState { slots: (0..number).map(|_| slot()).collect(), siblings: Siblings::new(number.into()) }
+            PeerState {
+                slots: (0..number).map(|_| slot()).collect(),
+                siblings: Siblings::new(number.into()),
+                foreign: Cell::default(),
+            }
         };
         let peers = config.peers.values().map(state).collect();
-        let (unroutable, foreign, unreadable, device_refused) = Default::default();
+        let (unroutable, unreadable, device_refused) = Default::default();
         let most_strangers = Strangers::bounds(socket::open_files()?);
         let tun = Tun::new(device)?;
         Ok(Self {
@@ -213,16 +216,21 @@ impl Node {
             strangers: Strangers::default(),
             most_strangers,
             unroutable,
-            foreign,
             unreadable,
             device_refused,
             lines: Throttle::default(),
         })
     }
 
-    fn hello(&self, connection: u8) -> Hello {
+    fn hello(&self, peer: usize, connection: u8) -> Hello {
         let keepalive_s = u16::try_from(self.config.keepalive.0.div_ceil(Time::secs(1).0)).unwrap_or(u16::MAX);
-        Hello { connection, mtu: self.config.device.mtu, takes_super: self.tun.has_offload(), keepalive_s }
+        Hello {
+            connection,
+            mtu: self.config.device.mtu,
+            takes_super: self.tun.has_offload(),
+            keepalive_s,
+            has_dropped: self.peers[peer].foreign.get().0 > 0,
+        }
     }
 
     fn check(&self, theirs: Hello, connections: u8) -> Result<(), FrameError> {
@@ -233,6 +241,11 @@ impl Node {
             mtu if mtu != ours => Err(FrameError::Mtu { theirs: mtu, ours }),
             _ => Ok(()),
         }
+    }
+
+    /// Packets from addresses that a peer may not use.
+    fn foreign(&self) -> u64 {
+        self.peers.iter().map(|peer| peer.foreign.get().0).sum()
     }
 
     fn name(&self, peer: usize) -> &str {
@@ -254,7 +267,7 @@ impl Node {
             let Signals { drops, marks } = all;
             tracing::info!("{}: {drops} packets were dropped in the queue, {marks} marked", self.name(number));
         }
-        let (unroutable, foreign) = (self.unroutable.get(), self.foreign.get());
+        let (unroutable, foreign) = (self.unroutable.get(), self.foreign());
         tracing::info!("{unroutable} packets had no peer, {foreign} came from addresses that are not allowed");
         let (unreadable, refused) = (self.unreadable.get(), self.device_refused.get());
         tracing::info!("{unreadable} packets could not be read, the device refused {refused}");

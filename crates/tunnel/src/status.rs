@@ -31,6 +31,10 @@ pub struct Status {
 pub struct PeerStatus {
     /// Its name.
     pub name: String,
+    /// Packets of it from addresses that it may not use.
+    pub foreign: u64,
+    /// The last of these addresses.
+    pub foreign_last: Option<String>,
     /// The connections to it, whether they are there or not.
     pub connections: Vec<ConnectionStatus>,
 }

@@ -59,6 +59,42 @@ pub enum AddressError {
     /// A name, where only an address of this host will do.
     #[error("'{0}' is not an address and port, such as 127.0.0.1:7000: where to listen is no name")]
     Name(String),
+    /// A port with no address, where to listen.
+    #[error(
+        "'{text}': write 0.0.0.0:{port} for all IPv4 addresses of this host, [::]:{port} for IPv6, or 127.0.0.1:{port} for this host alone"
+    )]
+    AnyHost {
+        /// The text.
+        text: String,
+        /// The port in it.
+        port: u16,
+    },
+    /// It has brackets where none belong, or none where they are needed.
+    #[error("'{text}': write {right}; only IPv6 addresses are in brackets, and with a port they must be")]
+    Brackets {
+        /// The text.
+        text: String,
+        /// As it is to be written.
+        right: String,
+    },
+    /// A zone as it stands in a URL.
+    #[error(
+        "'{text}': write {right}; %25 stands for % in URLs only (give an interface whose name begins with 25 by its number)"
+    )]
+    UrlZone {
+        /// The text.
+        text: String,
+        /// As it is to be written.
+        right: String,
+    },
+    /// An address that each link has for itself, without the link.
+    #[error("'{text}' counts on one interface only: write {right} with its name, as `ip -brief link` shows it")]
+    NoZone {
+        /// The text.
+        text: String,
+        /// As it is to be written.
+        right: String,
+    },
     /// There is no port, and one is needed.
     #[error("'{0}' needs a port from 1 to 65535, as in example.org:80")]
     NoPort(String),
@@ -103,7 +139,7 @@ impl HostText {
         }
         let in_brackets = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         if let Some(v6) = in_brackets.or(Some(text).filter(|text| text.contains(':'))) {
-            return ipv6(v6).ok_or_else(|| AddressError::Host(shown(text)));
+            return ipv6(v6)?.ok_or_else(|| AddressError::Host(shown(text)));
         }
         if let Ok(v4) = text.parse::<Ipv4Addr>() {
             return Ok(Self::Ip(v4.into()));
@@ -155,14 +191,41 @@ impl HostPort {
         }
     }
 
+    /// Reads a host and a port that others are told: an address of one link may be without its zone.
+    ///
+    /// # Errors
+    /// If there is no host or no port, or it is none.
+    pub fn as_told(text: &str) -> Result<Self, AddressError> {
+        let (host, port) = split(text)?;
+        match (port, &host) {
+            (Some(port), _) => Ok(Self { host, port }),
+            (None, HostText::Name(_) | HostText::Ip(IpAddr::V4(_))) => Err(AddressError::NoPort(shown(text))),
+            (None, _) if text.starts_with('[') => Err(AddressError::NoPort(shown(text))),
+            (None, _) => Err(AddressError::Bare { text: shown(text), or: other_reading(text) }),
+        }
+    }
+
+    /// Itself, unless it is of one link and does not say of which.
+    fn with_its_link(self, text: &str) -> Result<Self, AddressError> {
+        match self {
+            Self { host: HostText::Ip(IpAddr::V6(ip)), port } if ip.is_unicast_link_local() => {
+                Err(AddressError::NoZone { text: shown(text), right: format!("[{ip}%INTERFACE]:{port}") })
+            }
+            _ => Ok(self),
+        }
+    }
+
     /// Reads where to listen: an address of this host with its zone, and a port, or 0 for any. A name is no such place.
     ///
     /// # Errors
     /// If it is something else.
     pub fn listening(text: &str) -> Result<(IpAddr, Option<String>, u16), AddressError> {
-        let (host, port) = match split_off_any_port(text) {
-            Some(host) => (HostText::parse(host)?, 0),
-            None => text.parse().map(|Self { host, port }| (host, port))?,
+        if let Some(port) = any_host(text) {
+            return Err(AddressError::AnyHost { text: shown(text), port });
+        }
+        let Self { host, port } = match split_off_any_port(text) {
+            Some(host) => Self { host: HostText::parse(host)?, port: 0 }.with_its_link(text)?,
+            None => text.parse()?,
         };
         match host {
             HostText::Ip(ip) => Ok((ip, None, port)),
@@ -176,14 +239,14 @@ impl FromStr for HostPort {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let (host, port) = split(text)?;
-        match (port, &host) {
-            (Some(port), _) => Ok(Self { host, port }),
-            (None, HostText::Name(_) | HostText::Ip(IpAddr::V4(_))) => Err(AddressError::NoPort(shown(text))),
-            (None, _) if text.starts_with('[') => Err(AddressError::NoPort(shown(text))),
-            (None, _) => Err(AddressError::Bare { text: shown(text), or: other_reading(text) }),
-        }
+        Self::as_told(text)?.with_its_link(text)
     }
+}
+
+/// The port, if the text has nothing else but what stands for any host elsewhere.
+fn any_host(text: &str) -> Option<u16> {
+    let port = text.strip_prefix("*:").or(text.strip_prefix(':')).unwrap_or(text);
+    port.parse().ok().filter(|_| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The host, if the port is 0.
@@ -195,18 +258,19 @@ fn split_off_any_port(text: &str) -> Option<&str> {
 /// The host, and the port if there is one.
 fn split(text: &str) -> Result<(HostText, Option<u16>), AddressError> {
     if let Some((more, rest)) = url(text) {
-        return Err(AddressError::Url { text: shown(text), more: shown(more), rest: shown(rest) });
+        let rest = HostText::parse(&rest).map_or(rest, |host| format!("{host}:PORT"));
+        return Err(AddressError::Url { text: shown(text), more: shown(more), rest: shown(&rest) });
     }
     let behind = text.rfind(']').map_or(0, |bracket| bracket + 1);
     let colon = text[behind..].rfind(':').map(|colon| behind + colon);
     // Without brackets more than one colon is an IPv6 address's.
     let colon = colon.filter(|colon| behind > 0 || !text[..*colon].contains(':'));
-    let Some(colon) = colon else { return Ok((HostText::parse(text)?, None)) };
+    let Some(colon) = colon else { return Ok((host_of(text, "")?, None)) };
     let (host, port) = (&text[..colon], &text[colon + 1..]);
     if host.is_empty() {
         return Err(AddressError::NoHost(shown(text)));
     }
-    let host = HostText::parse(host)?;
+    let host = host_of(host, &text[colon..])?;
     let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     match port.parse() {
         Ok(port @ 1..) if is_number => Ok((host, Some(port))),
@@ -214,17 +278,41 @@ fn split(text: &str) -> Result<(HostText, Option<u16>), AddressError> {
     }
 }
 
-/// What of a URL there is that no address has, and what would be one.
-fn url(text: &str) -> Option<(&str, &str)> {
-    let without_path = |text| str::split(text, '/').next().unwrap_or_default();
+/// The host before `port`, which has its colon; or what would be right with that.
+fn host_of(text: &str, port: &str) -> Result<HostText, AddressError> {
+    let error = match HostText::parse(text) {
+        Err(AddressError::UrlZone { right, .. }) => {
+            return Err(AddressError::UrlZone { text: shown(text) + &shown(port), right: right + &shown(port) });
+        }
+        Err(error @ AddressError::Host(_)) => error,
+        read => return read,
+    };
+    let inside = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    // Without brackets a port is not split off an IPv6 address.
+    let right = match inside {
+        Some(inside) => HostText::parse(inside).ok().map(|host| format!("{host}{}", shown(port))),
+        None => other_reading(text),
+    };
+    Err(right.map_or(error, |right| AddressError::Brackets { text: shown(text) + &shown(port), right }))
+}
+
+/// What of a URL there is that no address has, and what would be one. A length of a prefix is no part of an address either.
+fn url(text: &str) -> Option<(&str, String)> {
+    let without_path = |text| str::split(text, '/').next().unwrap_or_default().to_owned();
     if let Some((scheme, rest)) = text.split_once("://") {
         return Some((&text[..scheme.len() + 3], without_path(rest)));
     }
     if let Some((user, rest)) = text.split_once('@') {
         return Some((&text[..=user.len()], without_path(rest)));
     }
-    let slash = text.find('/')?;
-    Some((&text[slash..], &text[..slash]))
+    let (before, behind) = text.split_at(text.find('/')?);
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let length_and_port = behind[1..].split_once(':').filter(|(length, port)| is_number(length) && is_number(port));
+    let host = HostText::parse(before).ok();
+    Some(match length_and_port.zip(host) {
+        Some(((length, port), host)) => (&behind[..=length.len()], format!("{host}:{port}")),
+        None => (behind, before.to_owned()),
+    })
 }
 
 /// What an IPv6 address without brackets would be if its last number were a port.
@@ -232,18 +320,24 @@ fn other_reading(text: &str) -> Option<String> {
     let (address, port) = text.rsplit_once(':').filter(|_| !text.starts_with('['))?;
     let is_port = !port.starts_with('0') && port.bytes().all(|byte| byte.is_ascii_digit());
     let port: u16 = port.parse().ok().filter(|_| is_port)?;
-    ipv6(address).map(|_| format!("[{address}]:{port}"))
+    ipv6(address).ok().flatten().map(|_| format!("[{address}]:{port}"))
 }
 
-fn ipv6(text: &str) -> Option<HostText> {
+/// The address, if it is one.
+fn ipv6(text: &str) -> Result<Option<HostText>, AddressError> {
     let Some((address, zone)) = text.split_once('%') else {
-        return Some(HostText::Ip(text.parse::<Ipv6Addr>().ok()?.into()));
+        return Ok(text.parse::<Ipv6Addr>().ok().map(|ip| HostText::Ip(ip.into())));
     };
     let is_zone = |zone: &&str| {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         (1..=ZONE_MOST).contains(&zone.len()) && zone.bytes().all(allowed)
     };
-    Some(zone).filter(is_zone).and_then(|zone| Some(HostText::Zoned(address.parse().ok()?, zone.into())))
+    let address = address.parse::<Ipv6Addr>().ok();
+    let Some((address, zone)) = address.zip(Some(zone).filter(is_zone)) else { return Ok(None) };
+    match zone.strip_prefix("25").filter(|name| name.starts_with(|first: char| first.is_ascii_alphabetic())) {
+        Some(name) => Err(AddressError::UrlZone { text: shown(text), right: format!("[{address}%{name}]") }),
+        None => Ok(Some(HostText::Zoned(address, zone.into()))),
+    }
 }
 
 /// What somebody has written, fit for a line on a terminal.
@@ -301,10 +395,24 @@ mod tests {
             ("fe80::1%eth0", Ok("[fe80::1%eth0]:7"), Err("write [fe80::1%eth0]:PORT")),
             ("[fe80::1%eth0]:80", Ok("[fe80::1%eth0]:80"), Ok("[fe80::1%eth0]:80")),
             ("[fe80::1%3]:80", Ok("[fe80::1%3]:80"), Ok("[fe80::1%3]:80")),
-            ("fe80::1%eth0:80", Err("not an address"), Err("not an address")),
+            ("fe80::1%eth0:80", Err("write [fe80::1%eth0]:80"), Err("write [fe80::1%eth0]:80")),
+            ("1:2:3:4:5:6:7:8:80", Err("write [1:2:3:4:5:6:7:8]:80"), Err("write [1:2:3:4:5:6:7:8]:80")),
+            ("[fe80::1%25eth0]:80", Err("write [fe80::1%eth0]:80;"), Err("write [fe80::1%eth0]:80;")),
+            ("fe80::1%25eth0", Err("write [fe80::1%eth0];"), Err("write [fe80::1%eth0];")),
+            ("[fe80::1%25]:80", Ok("[fe80::1%25]:80"), Ok("[fe80::1%25]:80")),
+            ("[fe80::1%251]:80", Ok("[fe80::1%251]:80"), Ok("[fe80::1%251]:80")),
+            ("[fe80::1]:80", Ok("[fe80::1]:80"), Err("write [fe80::1%INTERFACE]:80 with its name")),
+            ("[febf::1]:80", Ok("[febf::1]:80"), Err("write [febf::1%INTERFACE]:80")),
+            ("[fec0::1]:80", Ok("[fec0::1]:80"), Ok("[fec0::1]:80")),
+            ("192.0.2.1/24:80", Err("without /24, as in 192.0.2.1:80"), Err("without /24, as in 192.0.2.1:80")),
+            ("192.0.2.1/24", Err("without /24, as in 192.0.2.1:PORT"), Err("without /24, as in 192.0.2.1:PORT")),
+            ("2001:db8::1/64:80", Err("as in [2001:db8::1]:80"), Err("as in [2001:db8::1]:80")),
+            ("http://[::1]/a:b", Err("without http://, as in [::1]:PORT"), Err("without http://, as in [::1]:PORT")),
             ("fe80::1%", Err("not an address"), Err("not an address")),
             ("192.0.2.1%eth0:80", Err("not an address"), Err("not an address")),
-            ("[192.0.2.1]:80", Err("not an address"), Err("not an address")),
+            ("[192.0.2.1]:80", Err("write 192.0.2.1:80;"), Err("write 192.0.2.1:80;")),
+            ("[192.0.2.1]", Err("write 192.0.2.1;"), Err("write 192.0.2.1;")),
+            ("[city.example]:80", Err("write city.example:80;"), Err("write city.example:80;")),
             ("::ffff:192.0.2.1", Ok("[::ffff:192.0.2.1]:7"), Err("write [")),
             ("", Err("a host is missing"), Err("a host is missing")),
             (":80", Err("a host is missing"), Err("a host is missing")),
@@ -344,10 +452,15 @@ mod tests {
             ("localhost:80", Err("where to listen is no name")),
             ("localhost:0", Err("where to listen is no name")),
             ("127.0.0.1", Err("needs a port")),
-            (":80", Err("a host is missing")),
+            (":80", Err("write 0.0.0.0:80 for all IPv4 addresses of this host, [::]:80 for IPv6, or 127.0.0.1:80 for")),
+            ("80", Err("write 0.0.0.0:80 for")),
+            ("*:80", Err("write 0.0.0.0:80 for")),
+            ("*:0", Err("write 0.0.0.0:0 for")),
             ("::1", Err("write [::1]:PORT")),
             ("::1:0", Err("write [::1:0]:PORT")),
-            ("0", Err("needs a port")),
+            ("[fe80::1]:80", Err("write [fe80::1%INTERFACE]:80")),
+            ("[fe80::1]:0", Err("write [fe80::1%INTERFACE]:0")),
+            ("192.0.2.1/24:80", Err("as in 192.0.2.1:80")),
         ] {
             match (HostPort::listening(text), expected) {
                 (Ok((ip, zone, port)), Ok(expected)) => assert_eq!(format!("{ip} {zone:?} {port}"), expected, "{text}"),
@@ -370,14 +483,14 @@ mod tests {
         fn any_text_is_read_or_refused_and_what_is_read_comes_back(text in "[a-z0-9:.%\\[\\]/@-]{0,40}|\\PC{0,20}") {
             for read in [text.parse::<HostPort>(), HostPort::with_default(&text, 7)].into_iter().flatten() {
                 prop_assert_ne!(read.port, 0);
-                prop_assert_eq!(read.to_string().parse::<HostPort>(), Ok(read.clone()));
+                prop_assert_eq!(HostPort::as_told(&read.to_string()), Ok(read.clone()));
                 prop_assert_eq!(HostText::parse(&read.host.bare()), Ok(read.host));
             }
         }
 
         #[test]
         fn every_address_is_read_in_each_of_its_forms(ip: Ipv6Addr, port in 1..=u16::MAX) {
-            let read = format!("[{ip}]:{port}").parse::<HostPort>().unwrap();
+            let read = HostPort::as_told(&format!("[{ip}]:{port}")).unwrap();
             prop_assert_eq!((read.host.ip(), read.port), (Some(ip.into()), port));
             // Read as the address, or said to be unclear.
             match HostPort::with_default(&ip.to_string(), port) {

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use ekiden_doctor::Verdict;
+use ekiden_doctor::{Remedy, Verdict};
 use ekiden_net::privileges::{Capability, has};
-use ekiden_tunnel::status::ask;
+use ekiden_tunnel::status::{PeerStatus, ask};
 use ekiden_tunnel::{Config, Peer, StartError, check_device, probe};
 use ekiden_units::{BitRate, Time};
 
@@ -30,15 +30,28 @@ fn device(paths: &mut Paths, config: &Config) {
     let subject = format!("device {}", config.device.name);
     match check_device(config) {
         Ok(()) => paths.add(subject, "can be made", Verdict::Good),
-        Err(StartError::DeviceInUse(name)) if ask(&name).is_ok() => {
-            paths.add(subject, "there; a tunnel runs with it", Verdict::Good);
-        }
-        Err(error) => paths.failed.push(Failed { subject, reason: error.to_string(), is_of_host: true }),
+        Err(error) => match (&error, ask(&config.device.name)) {
+            (StartError::DeviceInUse(_), Ok(status)) => {
+                paths.add(subject, "there; a tunnel runs with it", Verdict::Good);
+                status.peers.iter().for_each(|peer| foreign(paths, peer));
+            }
+            _ => paths.failed.push(Failed { subject, reason: error.to_string(), is_of_host: true }),
+        },
     }
     if !has(Capability::CAP_NET_ADMIN) {
         let note = "`ekiden tunnel` needs it to make its device".into();
         paths.add("CAP_NET_ADMIN for the tunnel".into(), "not held by this process", Verdict::Note(note));
     }
+}
+
+/// What the tunnel that runs has dropped for its source address.
+fn foreign(paths: &mut Paths, peer: &PeerStatus) {
+    let Some(last) = &peer.foreign_last else { return };
+    let (name, count) = (&peer.name, peer.foreign);
+    let what =
+        format!("{name} sends from addresses that are not in `allowed` of [peer.{name}] here, {last} was the last");
+    let remedy = Remedy::Advice("add their network there and restart the tunnel, if these hosts are to be reached");
+    paths.add(format!("packets of {name}"), format!("{count} dropped"), Verdict::Costs { what, remedy });
 }
 
 /// The path that the outer connection takes, and what the peer at its end says.
@@ -61,6 +74,13 @@ fn way(paths: &mut Paths, config: &Config, name: &str, peer: &Peer, address: &st
     let round_trip = Time::from(probed.round_trip);
     paths.rtt = paths.rtt.max(Some(round_trip));
     paths.add(format!("round trip to {name}"), format!("{:.1} ms", round_trip.as_ms()), Verdict::Good);
+    if probed.has_dropped {
+        let what = format!("{name} has dropped packets of this end: their source addresses are not in `allowed` there");
+        let remedy = Remedy::Advice(
+            "`ekiden tunnel status` there names the last one; add its network to this node's table in its file, and restart its tunnel",
+        );
+        paths.add(format!("packets to {name}"), "some dropped there", Verdict::Costs { what, remedy });
+    }
     let (subject, theirs, ours) = (format!("MTU of the tunnel to {name}"), probed.mtu, config.device.mtu);
     if theirs == ours {
         return paths.add(subject, format!("{ours} at both ends"), Verdict::Good);

@@ -3,7 +3,7 @@
 use ekiden_gateway::status::{Status, StreamStatus, ask};
 use ekiden_report::Table;
 
-use crate::out;
+use crate::out::{self, Width};
 
 /// Show what a running gateway does: its groups, their streams, and what was counted.
 ///
@@ -17,6 +17,8 @@ pub struct Args {
     /// Print JSON instead of tables.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    width: Width,
 }
 
 /// Asks, and prints the answer.
@@ -24,11 +26,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let status = ask(&args.device)?;
     match args.json {
         true => out::line(serde_json::to_string_pretty(&status)?),
-        false => out::text(text(&status)),
+        false => out::text(args.width.fitted(&text(&status, args.width.columns()))),
     }
 }
 
-fn text(status: &Status) -> String {
+fn text(status: &Status, columns: Option<usize>) -> String {
     let mut groups = Table::new(["group", "policy", "streams", "limited", "throttled", "last by"]);
     for group in &status.groups {
         groups.row([
@@ -40,9 +42,10 @@ fn text(status: &Status) -> String {
             group.throttled_by.clone().unwrap_or_else(|| "-".into()),
         ]);
     }
-    let mut streams = Table::new(["stream", "group", "state", "idle s", "rtt ms", "least ms", "flow KB", "limit KB"]);
+    let mut streams = Table::new(["stream", "group", "state", "idle s", "rtt ms", "least ms", "flow KB", "limit KB"])
+        .spare(["least ms", "idle s", "flow KB"]);
     status.streams.iter().for_each(|stream| streams.row(row(stream)));
-    let mut streams = streams.to_text();
+    let mut streams = streams.to_text_within(columns);
     if status.streams_not_listed > 0 {
         streams.push_str(&format!("and {} streams whose last packets are older\n", status.streams_not_listed));
     }
@@ -52,7 +55,7 @@ fn text(status: &Status) -> String {
         status.device,
         status.hook,
         status.running_s,
-        groups.to_text(),
+        groups.to_text_within(columns),
         streams,
         counters.packets,
         counters.tracked,

@@ -16,9 +16,10 @@ use ekiden_net::patience;
 use ekiden_units::Time;
 use nix::sys::signal::{SigSet, Signal};
 
+use crate::log;
+use crate::out::{self, Width};
 use crate::usage::{distinct, svg};
 use crate::whose::whose;
-use crate::{log, out};
 
 /// Measure the same paths through the day, and see at which hours they are slow.
 ///
@@ -94,6 +95,8 @@ struct Show {
     /// Replace files that are there already.
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    width: Width,
 }
 
 /// Does what the command line says.
@@ -103,7 +106,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Action::Show(args) => show(&args),
         Action::Check(args) => {
             let config = load(&args.config)?;
-            out::line(config.announcement())?;
+            out::text(out::wrapped(&config.announcement()))?;
             out::line(format_args!("{}: ok", args.config.display()))
         }
     }
@@ -127,7 +130,7 @@ fn keep(args: &Run) -> anyhow::Result<()> {
     let history = patience::patiently(patience::deadline(), open, HistoryError::is_held, |error| {
         tracing::warn!("the history is waited for, {:?} at most: {error}", patience::LONGEST);
     })?;
-    out::line(config.announcement())?;
+    out::text(out::wrapped(&config.announcement()))?;
     let mut service =
         Service::new(config, history, Arc::new(move |target: &Target| measure(target, identity.as_ref())));
     let events = service.events();
@@ -172,7 +175,7 @@ fn show(args: &Show) -> anyhow::Result<()> {
     write(&args.json, &|| Ok(to_json(&measurements)))?;
     write(&args.prometheus, &|| Ok(to_prometheus(&history.latest()?, &history.tallies()?)))?;
     match files.into_iter().all(Option::is_none) {
-        true => out::text(to_text(&measurements, &zone)),
+        true => out::text(args.width.fitted(&to_text(&measurements, &zone, args.width.columns()))),
         false => Ok(()),
     }
 }

@@ -17,6 +17,7 @@ use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
 
 use crate::usage::misused;
+use crate::whose::whose;
 use crate::{log, out};
 
 /// The longest load of a client that no key admits.
@@ -94,7 +95,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// The keys that a server knows.
 fn known(args: &Args) -> anyhow::Result<Security<IndexMap<String, Fingerprint>>> {
     if let Some(file) = &args.config {
-        let config = Config::load(file)?;
+        let config = Config::load(file).map_err(|error| whose(file, "measure server", error))?;
         let legs = config.listeners.values().filter_map(|listener| match &listener.kind {
             ListenerKind::Leg(Security::Tls { known, .. }) => Some(known),
             _ => None,

@@ -9,6 +9,7 @@ use ekiden_transport::{Prepared, Security};
 use ekiden_units::{AddressError, HostPort};
 
 use crate::usage::misused;
+use crate::whose::whose;
 
 /// The port of a measuring server, unless told otherwise.
 const PORT: u16 = 7100;
@@ -53,7 +54,7 @@ impl Target {
         let Some(file) = &self.config else {
             misused("with which key? Give --config, --key with --fingerprint, or --open for a server that is open");
         };
-        let config = Config::load(file)?;
+        let config = Config::load(file).map_err(|error| whose(file, "measure client", error))?;
         let (name, written) = match self.server.split_once(':') {
             Some((name, port)) if config.peers.contains_key(name) => (name, Some(port)),
             _ => (self.server.as_str(), None),

@@ -8,6 +8,7 @@ use ekiden_relay::edit::IfPresent;
 use ekiden_relay::{Config, ConfigError};
 
 use crate::out;
+use crate::whose::whose;
 
 /// Write a node into the members file of an overlay, which is made if it is not there.
 ///
@@ -47,7 +48,8 @@ pub struct Args {
 /// Writes the entry.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     // Without its [overlay]: the members file may not be there yet, or lack this node.
-    let (name, key) = Config::own_name_and_key(&args.config)?;
+    let (name, key) =
+        Config::own_name_and_key(&args.config).map_err(|error| whose(&args.config, "overlay join -c", error))?;
     let no_key = || ConfigError::whole(&args.config, "there is no key_file: make a key with `ekiden keygen FILE`");
     let key = key.ok_or_else(no_key)?;
     let member = Member {
@@ -60,7 +62,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         relays: !args.no_relay,
     };
     let if_present = if args.replace { IfPresent::Replace } else { IfPresent::Refuse };
-    let was_there = ekiden_relay::join(&args.members, &name, &member, if_present).context("nothing is written")?;
+    let was_there = ekiden_relay::join(&args.members, &name, &member, if_present)
+        .map_err(|error| whose(&args.members, "overlay join", error))
+        .context("nothing is written")?;
     let done = if was_there { "changed" } else { "added" };
     out::line(format_args!("{done} [node.{name}] in {}", args.members.display()))
 }

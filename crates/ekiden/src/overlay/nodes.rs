@@ -4,7 +4,7 @@ use ekiden_relay::Status;
 use ekiden_report::Table;
 
 use super::{Asked, ago, failed, mbit};
-use crate::out;
+use crate::out::{self, Width};
 
 /// Show the nodes of the overlay, and what the node that runs here knows of its legs to them.
 #[derive(clap::Args)]
@@ -18,14 +18,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let status = args.asked.ask()?;
     match args.asked.json {
         true => out::line(serde_json::to_string_pretty(&status.nodes)?),
-        false => out::text(text(&status)),
+        false => out::text(args.asked.width.fitted(&text(&status, args.asked.width))),
     }
 }
 
-fn text(status: &Status) -> String {
+fn text(status: &Status, width: Width) -> String {
     let columns =
         ["node", "region", "address", "rtt ms", "Mbit/s to it", "Mbit/s from it", "load", "believed", "asked"];
-    let mut table = Table::new(columns);
+    let mut table = Table::new(columns).spare(["asked", "region", "load", "believed"]);
     for node in &status.nodes {
         let leg = |from: &str, to: &str| status.legs.iter().find(|leg| leg.from == from && leg.to == to);
         let (there, back) = (leg(&status.node, &node.name), leg(&node.name, &status.node));
@@ -52,7 +52,7 @@ fn text(status: &Status) -> String {
         "Nodes that {} knows of: {}. ≥: so much was carried, and the leg did not limit it. -: not known.\n{}\n{}",
         status.node,
         status.nodes.len(),
-        table.to_text(),
+        table.to_text_within(width.columns()),
         failed(status)
     )
 }

@@ -7,6 +7,7 @@ use ekiden_flows::{Packets, Sites};
 use ekiden_units::{BitRate, Bytes, Time};
 
 use crate::out;
+use crate::whose::whose;
 
 /// Print the sites of FILE as a scenario, for `ekiden lab run` and `ekiden simulate`.
 ///
@@ -39,7 +40,7 @@ pub struct Args {
 
 /// Prints it.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let mut sites = Sites::read(&args.sites)?;
+    let mut sites = Sites::read(&args.sites).map_err(|error| whose(&args.sites, "overlay scenario", error))?;
     sites.seed = args.seed.unwrap_or(sites.seed);
     let flows = args.flows.unwrap_or(sites.sites.len());
     let &Args { rate_most, file, duration, begin, .. } = args;

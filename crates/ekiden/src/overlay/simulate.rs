@@ -7,8 +7,9 @@ use ekiden_report::Table;
 use indicatif::ProgressBar;
 
 use super::map;
-use crate::out;
+use crate::out::{self, Width};
 use crate::usage::svg;
+use crate::whose::whose;
 
 /// Simulate an overlay over hours or days, stream by stream, and show what its nodes would get by choosing paths.
 ///
@@ -33,11 +34,13 @@ pub struct Args {
     /// Replace a map that is there already.
     #[arg(long, requires = "map")]
     force: bool,
+    #[command(flatten)]
+    width: Width,
 }
 
 /// Runs it, and prints what came out.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let sites = Sites::read(&args.sites)?;
+    let sites = Sites::read(&args.sites).map_err(|error| whose(&args.sites, "overlay simulate", error))?;
     if let Some(file) = &args.map {
         map::check(file, args.force)?;
     }
@@ -57,11 +60,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     match args.json {
         true => out::line(serde_json::to_string_pretty(&outcomes)?),
-        false => out::text(text(&sites, &outcomes)),
+        false => out::text(args.width.fitted(&text(&sites, &outcomes, args.width))),
     }
 }
 
-fn text(sites: &Sites, outcomes: &[Outcome]) -> String {
+fn text(sites: &Sites, outcomes: &[Outcome], width: Width) -> String {
     let columns = [
         "paths",
         "of the best, median",
@@ -73,7 +76,7 @@ fn text(sites: &Sites, outcomes: &[Outcome]) -> String {
         "asked, kbit/s",
         "opens that failed",
     ];
-    let mut table = Table::new(columns);
+    let mut table = Table::new(columns).spare(["asked, kbit/s", "tenth"]);
     for of in outcomes {
         table.row([
             name(of.policy).into(),
@@ -91,7 +94,7 @@ fn text(sites: &Sites, outcomes: &[Outcome]) -> String {
     format!(
         "{name}, seed {seed}: {duration} in all, the first {warm_up} of them to warm up\n{}\nWhat a bulk stream would get by itself on the path \
          that was chosen for it, as a part of the best path's over at most two nodes; and as a multiple of the direct path's.\n",
-        table.to_text()
+        table.to_text_within(width.columns())
     )
 }
 

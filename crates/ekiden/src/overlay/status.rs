@@ -4,7 +4,7 @@ use ekiden_relay::{ExitStatus, RegistryStatus, ShareStatus, Status};
 use ekiden_report::Table;
 
 use super::{Asked, ago, arrows, failed, mbit};
-use crate::out;
+use crate::out::{self, Width};
 
 /// Show where streams of the node that runs here go, on which path, and why.
 ///
@@ -20,13 +20,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let status = args.asked.ask()?;
     match args.asked.json {
         true => out::line(serde_json::to_string_pretty(&status)?),
-        false => out::text(text(&status)),
+        false => out::text(args.asked.width.fitted(&text(&status, args.asked.width))),
     }
 }
 
-fn text(status: &Status) -> String {
+fn text(status: &Status, width: Width) -> String {
     let members = status.registry.as_ref().map_or(String::new(), |registry| members(status.nodes.len(), registry));
-    let below = absent(status) + &failed(status) + &shares(&status.shares);
+    let below = absent(status) + &failed(status) + &shares(&status.shares, width);
     if status.exits.is_empty() {
         return format!("{}: no stream has taken a route with via = \"auto\" yet\n{members}{below}", status.node);
     }
@@ -37,7 +37,7 @@ fn text(status: &Status) -> String {
         (true, "") => format!("{} (no policy)", place.kind),
         (true, policy) => format!("{} ({policy})", place.kind),
     };
-    let mut table = Table::new(["to", "kind", "path", "for", "changes", "streams", "because"]);
+    let mut table = Table::new(["to", "kind", "path", "for", "changes", "streams", "because"]).spare(["changes"]);
     for place in &status.exits {
         table.row([
             place.exit.clone(),
@@ -49,7 +49,7 @@ fn text(status: &Status) -> String {
             place.why.clone().unwrap_or_else(|| "no path is chosen yet".into()),
         ]);
     }
-    format!("{}\n{members}{}\n{below}", status.node, table.to_text())
+    format!("{}\n{members}{}\n{below}", status.node, table.to_text_within(width.columns()))
 }
 
 /// What is refused because nodes are not known, or not there: lines.
@@ -65,7 +65,7 @@ fn absent(status: &Status) -> String {
 }
 
 /// The streams on each leg by class, where one is held to a rate.
-fn shares(shares: &[ShareStatus]) -> String {
+fn shares(shares: &[ShareStatus], width: Width) -> String {
     if shares.iter().all(|share| share.held_bit_s.is_none()) {
         return String::new();
     }
@@ -74,7 +74,7 @@ fn shares(shares: &[ShareStatus]) -> String {
         let held = share.held_bit_s.map_or_else(|| "-".into(), mbit);
         table.row([share.peer.clone(), share.class.clone(), share.streams.to_string(), held]);
     }
-    format!("{}\n", table.to_text())
+    format!("{}\n", table.to_text_within(width.columns()))
 }
 
 /// Where the members are from, and what is wrong with that: lines.

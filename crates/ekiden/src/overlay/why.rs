@@ -28,11 +28,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let places: Vec<&ExitStatus> = status.exits.iter().filter(|place| way.has(place)).collect();
     match args.asked.json {
         true => out::line(serde_json::to_string_pretty(&places)?),
-        false => out::text(text(&status, &args.destination, &way, &places)),
+        false => {
+            let text = text(&status, &args.destination, &way, &places, args.asked.width.columns());
+            out::text(args.asked.width.fitted(&text))
+        }
     }
 }
 
-fn text(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus]) -> String {
+fn text(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus], columns: Option<usize>) -> String {
     let node = &status.node;
     let (exit, because, of) = match way {
         Way::Refused(route) => return format!("{destination}: the route to {route} refuses it\n"),
@@ -54,7 +57,7 @@ fn text(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus]) -
         let _ = writeln!(text, "the leg {} → {} has failed a short while ago", failed[0], failed[1]);
     }
     for place in places {
-        explain(&mut text, status, place);
+        explain(&mut text, status, place, columns);
     }
     text
 }
@@ -145,7 +148,7 @@ fn has_leg(node: &str, path: &[String], [from, to]: &[String; 2]) -> bool {
     all.windows(2).any(|pair| pair == [from, to] || pair == [to, from])
 }
 
-fn explain(text: &mut String, status: &Status, place: &ExitStatus) {
+fn explain(text: &mut String, status: &Status, place: &ExitStatus, columns: Option<usize>) {
     let node = &status.node;
     let what = match place.policy.as_str() {
         "" => format!("{} streams", place.kind),
@@ -172,7 +175,7 @@ fn explain(text: &mut String, status: &Status, place: &ExitStatus) {
     if place.candidates.is_empty() {
         return;
     }
-    let mut table = Table::new(["", "path", "Mbit/s, known", "Mbit/s, hoped", "rtt ms", "oldest"]);
+    let mut table = Table::new(["", "path", "Mbit/s, known", "Mbit/s, hoped", "rtt ms", "oldest"]).spare(["oldest"]);
     for candidate in &place.candidates {
         let mark = match (has_failed(&candidate.path), candidate.path == place.path) {
             (true, _) => "failed",
@@ -181,7 +184,7 @@ fn explain(text: &mut String, status: &Status, place: &ExitStatus) {
         };
         table.row(row(node, candidate, mark));
     }
-    text.push_str(&table.to_text());
+    text.push_str(&table.to_text_within(columns));
     text.push('\n');
 }
 
@@ -230,7 +233,7 @@ mod tests {
     fn said(status: &Status, destination: &str) -> String {
         let way = way(status, destination).unwrap();
         let places: Vec<_> = status.exits.iter().filter(|place| way.has(place)).collect();
-        text(status, destination, &way, &places)
+        text(status, destination, &way, &places, None)
     }
 
     #[test]
@@ -245,6 +248,19 @@ mod tests {
         for (text, choices) in [(a, 1), (b, 1), (other, 1), (any, 2), (said(&status, "tokyo"), 3)] {
             assert_eq!(text.matches(" streams").count(), choices, "{text}");
         }
+    }
+
+    #[test]
+    fn a_choice_fits_a_terminal_of_80_columns() {
+        let mut status = status(json!([]));
+        let place = &mut status.exits[1];
+        place.why = Some("it has been better than the path before it for a while".into());
+        place.path = vec!["frankfurt-am-main".into(), "tokyo".into()];
+        place.candidates[1].path = place.path.clone();
+        let way = way(&status, "tokyo").unwrap();
+        let places: Vec<_> = status.exits.iter().collect();
+        let text = ekiden_report::wrapped(&text(&status, "tokyo", &way, &places, Some(80)), 80);
+        assert!(text.lines().all(|line| line.chars().count() <= 80) && text.contains("frankfurt-am-main"), "{text}");
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! What `ekiden peer list` shows, as two tables and as JSON.
 
-use std::fmt;
-
 use ekiden_relay::{Config, ListenerKind};
 use ekiden_transport::{Security, SharedKey};
 use serde::Serialize;
@@ -72,8 +70,9 @@ impl Listing {
     }
 }
 
-impl fmt::Display for Listing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Listing {
+    /// Two tables, of so many columns where keys have lines of their own.
+    pub fn text(&self, columns: Option<usize>) -> String {
         // In parentheses is what no node can be called.
         let key = |fingerprint: Option<&String>, file: Option<&String>| match (fingerprint, file) {
             (Some(fingerprint), _) => fingerprint.clone(),
@@ -95,6 +94,6 @@ impl fmt::Display for Listing {
                 nodes.push([listener.name.clone(), who.into(), key(None, listener.plain_key_file.as_ref())]);
             }
         }
-        write!(f, "{}\n{}", out::columns(&peers), out::columns(&nodes))
+        format!("{}\n{}", out::columns(&peers, columns), out::columns(&nodes, columns))
     }
 }

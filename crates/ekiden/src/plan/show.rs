@@ -23,12 +23,12 @@ pub struct Shown<'a> {
     pub written: &'a Option<Written>,
 }
 
-/// Verdict, remedies, legs, advice, notes.
-pub fn text(plan: &Plan, path: &Path) -> String {
+/// Verdict, remedies, legs, advice, notes. Tables have so many columns at most.
+pub fn text(plan: &Plan, path: &Path, columns: Option<usize>) -> String {
     let mut text = out::wrapped(&plan.verdict).trim_end().to_owned() + "\n\n";
-    text += &remedies(plan, path);
+    text += &remedies(plan, path, columns);
     if let Some(remedy) = plan.chosen() {
-        text += &format!("\n{}:\n{}", remedy.name, legs(remedy));
+        text += &format!("\n{}:\n{}", remedy.name, legs(remedy, columns));
     }
     text += "\n";
     if let Some(larger) = &plan.larger_windows {
@@ -52,7 +52,7 @@ fn item(sentence: &str) -> String {
     out::wrapped(&format!("- {sentence}")).trim_end().to_owned() + "\n"
 }
 
-fn remedies(plan: &Plan, path: &Path) -> String {
+fn remedies(plan: &Plan, path: &Path, columns: Option<usize>) -> String {
     let mut header = vec!["", "Mbit/s", "range", "gain", "bounded by"];
     let size = path.size.map(|size| format!("{size} takes"));
     header.extend(size.as_deref());
@@ -74,10 +74,10 @@ fn remedies(plan: &Plan, path: &Path) -> String {
         let mark = if plan.chosen == Some(number) { " ←" } else { "" };
         table.row(cells(format!("{}{mark}", remedy.name), &remedy.forecast, Some(remedy.gain.value)));
     }
-    table.to_text() + "\n"
+    table.to_text_within(columns) + "\n"
 }
 
-fn legs(remedy: &Remedy) -> String {
+fn legs(remedy: &Remedy, columns: Option<usize>) -> String {
     let mut table = Table::new(["leg", "RTT, ms", "congestion control", "buffers", "alone, Mbit/s", "bounded by"]);
     for leg in &remedy.legs {
         let control = if leg.host_sends { "the host's".to_owned() } else { leg.congestion.name().to_owned() };
@@ -90,11 +90,11 @@ fn legs(remedy: &Remedy) -> String {
             limit(leg.limit).to_owned(),
         ]);
     }
-    table.to_text() + "\n"
+    table.to_text_within(columns) + "\n"
 }
 
 /// What was expected, simulated and run in the lab, side by side.
-pub fn comparison(checked: &[Checked]) -> String {
+pub fn comparison(checked: &[Checked], columns: Option<usize>) -> String {
     let mut table = Table::new(["Mbit/s", "expected", "simulated", "error", "lab", "error"]);
     for run in checked {
         let shown = |measured: Option<f64>| measured.map_or("–".into(), mbit);
@@ -110,7 +110,7 @@ pub fn comparison(checked: &[Checked]) -> String {
             error(run.lab_bit_s),
         ]);
     }
-    format!("\n{}\n", table.to_text())
+    format!("\n{}\n", table.to_text_within(columns))
 }
 
 fn limit(limit: Limit) -> &'static str {

@@ -2,7 +2,7 @@
 
 use ekiden_report::Table;
 use ekiden_tunnel::RATE_WINDOW;
-use ekiden_tunnel::status::{ConnectionStatus, Status, ask};
+use ekiden_tunnel::status::{ConnectionStatus, PeerStatus, Status, ask};
 use ekiden_units::BitRate;
 
 use crate::out;
@@ -65,11 +65,16 @@ fn text(status: &Status, is_wide: bool, within: Option<usize>) -> String {
         }
     }
     let Status { device, name, unroutable, foreign, device_refused, device_dropped, .. } = status;
+    let foreign_of = |peer: &PeerStatus| {
+        let last = peer.foreign_last.as_ref()?;
+        Some(format!("{}: {} of these, the last from {last}\n", peer.name, peer.foreign))
+    };
+    let of_peers: String = status.peers.iter().filter_map(foreign_of).collect();
     let more = if is_wide { "" } else { "; --wide shows more columns" };
     format!(
         "{name}, device {device}\n{}\nMbit/s of the last {} s{more}\n\
          {unroutable} packets had no peer, {foreign} came from addresses that are not allowed,\n\
-         {device_refused} were not taken by the device, {} were dropped by it\n",
+         {device_refused} were not taken by the device, {} were dropped by it\n{of_peers}",
         table.to_text_within(within.filter(|_| !is_wide)),
         RATE_WINDOW.as_secs(),
         device_dropped.unwrap_or_default()
@@ -78,8 +83,6 @@ fn text(status: &Status, is_wide: bool, within: Option<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ekiden_tunnel::status::PeerStatus;
-
     use super::*;
 
     #[test]
@@ -95,7 +98,7 @@ mod tests {
             lost: 1_000_000,
             ..ConnectionStatus::default()
         };
-        let peers = vec![PeerStatus { name: "island-node".into(), connections: vec![one] }];
+        let peers = vec![PeerStatus { name: "island-node".into(), connections: vec![one], ..PeerStatus::default() }];
         let status = Status { peers, unroutable: 1_000_000, foreign: 1_000_000, ..Status::default() };
         let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
         let narrow = text(&status, false, Some(80));

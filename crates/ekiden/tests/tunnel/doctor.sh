@@ -32,6 +32,18 @@ for node in island city; do
   grep "connection 0 ended\|was replaced" $node.log && fail "the tunnel was disturbed"
 done
 (cd island && ip netns exec island "$EKIDEN" tunnel -c island.toml --check 2>&1) | grep "net.ipv4" && fail "still"
+# What the other end does not allow is said at both ends: that it drops packets, and from where.
+ip -n island address add 10.77.0.99/32 dev ekiden0
+on island python3 -c "
+import socket
+s = socket.socket(type=socket.SOCK_DGRAM)
+s.bind(('10.77.0.99', 0))
+for _ in range(7): s.sendto(b'x', ('10.77.0.1', 7000))"
+options=--wide; doctor 1 "^costs  packets to city: some dropped there" "city has dropped packets of this end"; options=
+on city "$EKIDEN" tunnel status > said.log; grep -qx "island: 7 of these, the last from 10.77.0.99" said.log || fail "$(cat said.log)"
+(cd city && ip netns exec city "$EKIDEN" doctor --wide -c city.toml > ../said.log 2>&1) || true
+grep -A 1 "^costs  packets of island: 7 dropped" said.log | grep -q "not in .allowed. of \[peer.island\] here, 10.77.0.99 was" || fail "$(cat said.log)"
+ip -n island address del 10.77.0.99/32 dev ekiden0
 kill $pid_island; await 10 sh -c "! ip -n island link show ekiden0"
 
 # Each fault is told.

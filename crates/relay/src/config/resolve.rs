@@ -37,16 +37,29 @@ pub(super) use overlay::check_members;
 
 pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
     let source = Source { text, file };
-    let raw: Raw = toml::from_str(text).map_err(|error| source.error(error.span(), explain(text, &error)))?;
+    let raw: Raw = toml::from_str(text).map_err(|error| source.error(error.span(), explained(text, &error)))?;
     source.config(raw)
 }
 
 pub(super) fn own_name_and_key(text: &str, file: &Path) -> Result<(String, Option<Fingerprint>), ConfigError> {
     let source = Source { text, file };
-    let raw: Raw = toml::from_str(text).map_err(|error| source.error(error.span(), explain(text, &error)))?;
+    let raw: Raw = toml::from_str(text).map_err(|error| source.error(error.span(), explained(text, &error)))?;
     raw.name.as_ref().map(|name| source.node_name(name)).transpose()?;
     let own = raw.key_file.as_ref().map(|file| source.identity(file)).transpose()?;
     Ok((raw.name(), own.map(|(identity, _)| identity.fingerprint())))
+}
+
+/// As [`explain`]. What a node in etcd does not say of itself has another place.
+fn explained(text: &str, error: &toml::de::Error) -> String {
+    let explained = explain(text, error);
+    let flag =
+        [("near", "--near"), ("region", "--region"), ("at", "--at"), ("price", "--price"), ("relays", "--no-relay")]
+            .into_iter()
+            .find(|(key, _)| explained.starts_with(&format!("unknown field `{key}` in overlay.etcd,")));
+    match flag {
+        Some((_, flag)) => format!("{explained}; the operator says that of a node: `ekiden overlay admit {flag}`"),
+        None => explained,
+    }
 }
 
 /// The file that errors name, and its text, in which they find the line.

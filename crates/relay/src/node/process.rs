@@ -129,9 +129,10 @@ async fn drained(relay: &Relay, most: Duration) {
         let (now, busy) = (Instant::now(), relay.busy());
         if told.is_none_or(|told| now - told >= DRAIN_TOLD) {
             told = Some(now);
+            let streams = if busy == 1 { "stream runs, and has" } else { "streams run, and have" };
             let left =
                 Time::from(Duration::from_secs(deadline.saturating_duration_since(now).as_secs_f64().ceil() as u64));
-            tracing::info!("stopping: {busy} streams run, and have {left} to end; another signal ends them at once");
+            tracing::info!("stopping: {busy} {streams} {left} to end; another signal ends them at once");
         }
         // Before the first look, idle connections that have something left to send become busy.
         sleep(DRAIN_STEP).await;

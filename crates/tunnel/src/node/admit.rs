@@ -86,7 +86,7 @@ impl Node {
         let checked = self.check(theirs, settings.classes.connections());
         // The other side finds by the answer that the MTU differs. Other faults only this side knows, and it does not answer.
         if matches!(checked, Ok(()) | Err(FrameError::Mtu { .. })) {
-            send_hello(&connection, self.hello(theirs.connection)).await?;
+            send_hello(&connection, self.hello(peer, theirs.connection)).await?;
         }
         checked?;
         Ok((peer, theirs, connection))

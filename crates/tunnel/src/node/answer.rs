@@ -11,6 +11,8 @@ impl Node {
     pub(super) fn status(&self) -> Status {
         let peer = |((name, settings), peer): ((&String, &Peer), &PeerState)| PeerStatus {
             name: name.clone(),
+            foreign: peer.foreign.get().0,
+            foreign_last: peer.foreign.get().1.map(|address| address.to_string()),
             connections: (0..)
                 .zip(&peer.slots)
                 .map(|(number, slot)| slot.status(number, settings.classes.name(number)))
@@ -20,7 +22,7 @@ impl Node {
             device: self.config.device.name.clone(),
             name: self.config.name.clone(),
             unroutable: self.unroutable.get(),
-            foreign: self.foreign.get(),
+            foreign: self.foreign(),
             unreadable: self.unreadable.get(),
             device_refused: self.device_refused.get(),
             device_dropped: device::dropped(&self.config.device.name).ok(),

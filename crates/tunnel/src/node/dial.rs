@@ -78,7 +78,7 @@ impl Node {
         if !is_wanted() {
             return Err(io::Error::other("it goes on").into());
         }
-        let Greeted { connection, theirs, .. } = greet(connection, self.hello(number)).await?;
+        let Greeted { connection, theirs, .. } = greet(connection, self.hello(peer, number)).await?;
         self.check(theirs, settings.classes.connections())?;
         Ok((connection, Hello { connection: number, ..theirs }))
     }

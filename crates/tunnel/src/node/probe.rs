@@ -15,6 +15,8 @@ use crate::frame::Hello;
 pub struct Probed {
     /// The MTU of its device.
     pub mtu: u16,
+    /// It has dropped packets of this node, since their source addresses are not in its `allowed`.
+    pub has_dropped: bool,
     /// From the question to the answer, over the whole way to the peer.
     pub round_trip: Duration,
 }
@@ -33,6 +35,6 @@ pub fn probe(config: &Config, name: &str, peer: &Peer) -> io::Result<Probed> {
         let Greeted { connection, theirs, took } =
             dial::ask(&config, (name, peer), question).await.map_err(io::Error::other)?;
         connection.end_cleanly();
-        Ok(Probed { mtu: theirs.mtu, round_trip: took })
+        Ok(Probed { mtu: theirs.mtu, has_dropped: theirs.has_dropped, round_trip: took })
     })
 }

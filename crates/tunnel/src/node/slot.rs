@@ -1,7 +1,7 @@
 //! One of the connections to a peer, whether it is there or not, and what is counted of it.
 
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -192,6 +192,8 @@ pub struct PeerState {
     pub slots: Vec<Slot>,
     /// What their pacing shares.
     pub siblings: Arc<Siblings>,
+    /// Packets from addresses that the peer may not use, and the last of these addresses.
+    pub foreign: Cell<(u64, Option<IpAddr>)>,
 }
 
 impl PeerState {

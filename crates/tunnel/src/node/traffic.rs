@@ -1,6 +1,7 @@
 //! The way of a packet: from the device into the queue of a connection, and from a connection to the device.
 
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -119,6 +120,16 @@ impl Node {
         }
     }
 
+    /// A packet comes from an address that the peer may not use.
+    fn drop_foreign(&self, peer: usize, source: IpAddr) {
+        let foreign = &self.peers[peer].foreign;
+        foreign.set((foreign.get().0 + 1, Some(source)));
+        let name = self.name(peer);
+        let line =
+            format_args!("{name} sends packets from {source}, which is not among its allowed addresses: dropped");
+        self.lines.warn("foreign", name, line);
+    }
+
     /// A packet comes out of the tunnel.
     pub(super) async fn leave(&self, peer: usize, frame: Frame<'_>) -> Result<(), CarryError> {
         let mtu = self.config.device.mtu;
@@ -133,14 +144,7 @@ impl Node {
             vnet.check(packet, &header, mtu).map_err(FrameError::Vnet)?;
         }
         if self.config.allowed.peer(header.source) != Some(peer) {
-            if self.foreign.get() == 0 {
-                let name = self.name(peer);
-                tracing::warn!(
-                    "{name} sends packets from {}, which is not among its allowed addresses: dropped",
-                    header.source
-                );
-            }
-            count(&self.foreign);
+            self.drop_foreign(peer, header.source);
             return Ok(());
         }
         clamp_mss(packet, &header, mtu, vnet.is_some());

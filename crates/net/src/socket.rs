@@ -26,7 +26,7 @@ mod counted;
 mod files;
 mod silence;
 
-pub use connecting::{begin_connect, disconnect, is_over};
+pub use connecting::{begin_connect, disconnect};
 pub use control::{await_bytes, clamp_window, congestion, limit_rate};
 pub use counted::{has_received_end, receive_and_look};
 pub use files::{open_files, raise_open_files};
@@ -342,18 +342,20 @@ pub fn has_unsent(socket: &impl AsFd) -> bool {
 pub fn unsent(socket: &impl AsFd) -> u64 {
     // `linux/sockios.h`; tcp(7) has its sibling SIOCOUTQ.
     const SIOCOUTQNSD: libc::c_ulong = 0x894b;
-    let mut unsent: libc::c_int = 0;
-    // SAFETY: the kernel writes one int there, and nothing if it fails.
-    let asked = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCOUTQNSD as _, &raw mut unsent) };
-    if asked == 0 { u64::try_from(unsent).unwrap_or_default() } else { 0 }
+    queued(socket, SIOCOUTQNSD).unwrap_or_default()
 }
 
 /// How many bytes have come on a TCP connection that nobody has read; 0 if the kernel does not say.
 pub fn unread(socket: &impl AsFd) -> u64 {
-    let mut unread: libc::c_int = 0;
+    queued(socket, libc::FIONREAD as _).unwrap_or_default()
+}
+
+/// Asks how many bytes are queued (ioctl(2)). `None` if the kernel does not say.
+fn queued(socket: &impl AsFd, request: libc::c_ulong) -> Option<u64> {
+    let mut bytes: libc::c_int = 0;
     // SAFETY: the kernel writes one int there, and nothing if it fails.
-    let asked = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::FIONREAD, &raw mut unread) };
-    if asked == 0 { u64::try_from(unread).unwrap_or_default() } else { 0 }
+    let asked = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), request as _, &raw mut bytes) };
+    if asked == 0 { u64::try_from(bytes).ok() } else { None }
 }
 
 fn new_socket(address: SocketAddr, options: &TcpOptions) -> Result<Socket, SocketError> {

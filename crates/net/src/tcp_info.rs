@@ -74,6 +74,9 @@ pub struct TcpInfo {
     pub is_ending: bool,
     /// Whether the other side's FIN has arrived, and the connection is open since (CLOSE_WAIT, LAST_ACK, CLOSING).
     pub has_received_end: bool,
+    /// Whether the connection is over for its kernel too (CLOSED): both ends were said and acknowledged, or it was reset. Closing the
+    /// socket sends nothing then.
+    pub is_over: bool,
     /// Probes of a closed window, or keepalives, since the last acknowledgement.
     pub unanswered_probes: u8,
 }
@@ -215,6 +218,7 @@ impl From<&Raw> for TcpInfo {
             // As numbered in linux/tcp_states.h.
             is_ending: matches!(raw.state_and_flags[0], 4 | 9 | 11),
             has_received_end: matches!(raw.state_and_flags[0], 8 | 9 | 11),
+            is_over: raw.state_and_flags[0] == CLOSED,
             unanswered_probes: raw.state_and_flags[PROBES_AT],
         }
     }

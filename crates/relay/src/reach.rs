@@ -6,8 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ekiden_net::socket;
-use ekiden_net::tcp_info::tcp_info;
+use ekiden_net::tcp_info::{TcpInfo, tcp_info};
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use ekiden_transport::budget;
 
@@ -127,8 +126,8 @@ fn use_again(node: &Node, side: Side, made: Option<Made>) -> Option<Side> {
         return Some(side);
     };
     // The kernel goes on counting for how long a socket was busy, by which a receiver's pace is judged (`stream/last_words.rs`).
-    let was_quick = tcp_info(side.stream.socket()).is_ok_and(|info| info.busy_us < BUSY_MOST_US);
-    if !was_quick || !socket::is_over(side.stream.socket()) {
+    let is_fit = |info: TcpInfo| info.is_over && info.busy_us < BUSY_MOST_US;
+    if !tcp_info(side.stream.socket()).is_ok_and(is_fit) {
         return Some(side);
     }
     if let Some(socket) = side.stream.into_plain() {
@@ -184,8 +183,9 @@ pub async fn reach(node: &Node, to: Destination<'_>, early: Early<'_>) -> Result
     let to = to.of_class(class_of(&config, to));
     match config.routes.way(to.target) {
         Way::Direct => exit(node, to).await,
-        Way::Via(chain) => reach_in_turn(node, chain, to, early).await,
-        Way::Auto(auto) => auto::reach(node, auto, to, early).await,
+        // Boxed: a direct connection, the hot path, should not pay for their size.
+        Way::Via(chain) => Box::pin(reach_in_turn(node, chain, to, early)).await,
+        Way::Auto(auto) => Box::pin(auto::reach(node, auto, to, early)).await,
         Way::Refuse => Err(Refusal::Route.of(to.target)),
     }
 }
@@ -260,7 +260,7 @@ pub async fn reach_via(
     ensure_memory(node)?;
     let config = node.config();
     let took_early = matches!(early, Early::Repeatable(_) | Early::Introduced(..));
-    // Boxed: a direct connection, the hot path, should not pay for its size.
+    // Boxed as well.
     let class = to.class.unwrap_or_default();
     let (stream, bound) = Box::pin(open(node, chain, to.target, to.client, class, early)).await?;
     let peer = chain.first().and_then(|first| config.peers.get_key_value(first));

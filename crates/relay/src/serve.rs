@@ -89,7 +89,8 @@ async fn prepare(
     let listener = current.borrow().clone();
     let caller = caller::learn(&mut permit, &listener, &stream, from).await?;
     if let ListenerKind::Leg(security) = &listener.kind {
-        leg::serve(&mut permit, &listener, security, stream).await;
+        // Boxed: it is the largest of these by far, and serves many streams.
+        Box::pin(leg::serve(&mut permit, &listener, security, stream)).await;
         return None;
     }
     let node = permit.node();

@@ -6,19 +6,6 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::SockRef;
 
-/// Whether a connection is over for its kernel too: both ends were said and acknowledged, or it was reset. Closing it sends
-/// nothing then.
-pub fn is_over(socket: &impl AsFd) -> bool {
-    /// TCP_CLOSE of the kernel's tcp_states.h; the state is the first byte of TCP_INFO.
-    const CLOSED: u8 = 7;
-    let (mut state, mut length) = (0_u8, 1 as libc::socklen_t);
-    let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the pointer and the length describe `state`; the kernel fills no more of the option than that.
-    let asked =
-        unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut state).cast(), &raw mut length) };
-    asked == 0 && state == CLOSED
-}
-
 /// Makes a socket whose connection is over ready to connect again, by connecting it to no address (connect(2)). Its options
 /// stay.
 pub fn disconnect(socket: &impl AsFd) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::SockRef;
 
-use super::count_what_is_left;
+use super::{count_what_is_left, queued};
 
 /// As [`super::receive`], and says whether the socket may hold more: data, or the end. A receive that does not fill the buffer does
 /// not mean that the socket is empty: the kernel stops at urgent data (RFC 9293 §3.8.5), and there may be more after it.
@@ -50,10 +50,8 @@ pub fn has_received_end(socket: &impl AsFd) -> bool {
     }
     // The one count takes a FIN for a byte more that can be read (`tcp_inq_hint` of net/ipv4/tcp.c), the other does not.
     let counted = receive_counted(socket, &mut [0], libc::MSG_DONTWAIT | libc::MSG_PEEK);
-    let mut payload: libc::c_int = 0;
-    // SAFETY: the kernel writes one int there, and nothing if it fails.
-    let asked = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::FIONREAD, &raw mut payload) };
-    asked == 0 && matches!(counted, Ok((_, Some(left))) if left > payload)
+    let payload = queued(socket, libc::FIONREAD as _);
+    matches!((counted, payload), (Ok((_, Some(left))), Some(payload)) if u64::try_from(left).is_ok_and(|left| left > payload))
 }
 
 /// Whether urgent data has come that has not been passed in reading (RFC 9293 §3.8.5), or may have.

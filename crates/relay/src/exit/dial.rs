@@ -85,7 +85,8 @@ async fn attempt(address: SocketAddr, client: Option<SocketAddr>, tcp: &Tcp) -> 
     // If the destination is this machine itself, its answers to the client's address would not come back to the socket.
     let client = client.filter(|client| client.is_ipv4() == address.is_ipv4() && !transparent::is_own(address.ip()));
     if let Some(client) = client {
-        return attempt_as(client, address, tcp).await;
+        // Boxed: rare, and larger than what is usual.
+        return Box::pin(attempt_as(client, address, tcp)).await;
     }
     let socket = match used::take(address, &tcp.options) {
         Some(socket) => socket,

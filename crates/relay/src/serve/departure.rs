@@ -1,5 +1,7 @@
 //! Gives up reaching a destination when the client leaves.
 
+use std::pin::Pin;
+
 use ekiden_relay_proto::{Failure, FailureCode};
 use tokio::net::TcpStream;
 
@@ -17,11 +19,12 @@ pub enum ClientEof {
     Leaves,
 }
 
-/// Waits until the destination is reached, as long as `client` is there.
+/// Waits until the destination is reached, as long as `client` is there. `reaching` stays where it is pinned: it is large, and taken by
+/// value it would have its room twice.
 pub async fn unless_client_leaves<T>(
     client: &TcpStream,
     eof: ClientEof,
-    reaching: impl Future<Output = Result<T, Failure>>,
+    reaching: Pin<&mut impl Future<Output = Result<T, Failure>>>,
 ) -> Result<T, Failure> {
     tokio::select! {
         biased;

@@ -1,5 +1,6 @@
 //! A fixed forward: every connection goes to one destination.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use ekiden_relay_proto::proxy_protocol;
@@ -38,11 +39,12 @@ pub(super) async fn prepare(
     let destination = Destination::configured(to).of_class(listener.class.as_deref());
     let reaching = async {
         match via {
-            Some(chain) => reach_in_turn(node, chain, destination, early).await,
+            // Boxed, as in `reach`.
+            Some(chain) => Box::pin(reach_in_turn(node, chain, destination, early)).await,
             None => reach(node, destination, early).await,
         }
     };
-    let reached = unless_client_leaves(client.socket(), ClientEof::HalfClose, reaching).await;
+    let reached = unless_client_leaves(client.socket(), ClientEof::HalfClose, pin!(reaching)).await;
     match reached {
         Ok(upstream) if upstream.took_early => Some(Stream::new(busy, client, upstream, Vec::new(), asked)),
         Ok(upstream) => Some(Stream::new(busy, client, upstream, header, asked)),

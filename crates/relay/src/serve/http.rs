@@ -7,6 +7,7 @@ mod ftp;
 mod head;
 mod origin;
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use ekiden_relay_proto::http::{Body, Chunked, HttpError, Request, parse_request, status_message};
@@ -267,7 +268,8 @@ impl Client<'_> {
         let config = self.node.config();
         let asked = Box::new(Asked::new(self.caller.address(), "http tunnel", &request.target));
         let reaching = reach(self.node, self.destination(&config, &request.target), early);
-        let upstream = match unless_client_leaves(self.stream.socket(), eof, reaching).await {
+        let reached = unless_client_leaves(self.stream.socket(), eof, pin!(reaching)).await;
+        let upstream = match reached {
             Ok(upstream) => upstream,
             Err(failure) => {
                 asked.log_failure(self.node, &failure);
@@ -303,7 +305,7 @@ impl Client<'_> {
             // It may end while the stream waits for its turn.
             if is_same && origin.is_fresh(self.node) {
                 let turn = origin.upstream.take_turn(self.node);
-                unless_client_leaves(self.stream.socket(), ClientEof::HalfClose, turn).await.map_err(refused)?;
+                unless_client_leaves(self.stream.socket(), ClientEof::HalfClose, pin!(turn)).await.map_err(refused)?;
             }
             if is_same && origin.is_fresh(self.node) {
                 match self.exchange(request, origin, false, true).await {
@@ -320,7 +322,7 @@ impl Client<'_> {
         let early = if may_be_early { Early::Repeatable(&request.head) } else { Early::Nothing };
         let config = self.node.config();
         let reaching = reach(self.node, self.destination(&config, &request.target), early);
-        let reached = unless_client_leaves(self.stream.socket(), ClientEof::HalfClose, reaching).await;
+        let reached = unless_client_leaves(self.stream.socket(), ClientEof::HalfClose, pin!(reaching)).await;
         let upstream = reached.map_err(|failure| {
             Asked::new(self.caller.address(), "http", &request.target).log_failure(self.node, &failure);
             refused(failure)

@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 
 use ekiden_keys::Fingerprint;
@@ -170,7 +171,7 @@ async fn serve_stream(
         // A node ends a stream with a frame. One that ends the connection instead has given the stream up.
         Ok(_) => {
             let reaching = reach_via(node, &request.chain, to, Early::Node(&stream));
-            unless_client_leaves(stream.socket(), ClientEof::Leaves, reaching).await
+            unless_client_leaves(stream.socket(), ClientEof::Leaves, pin!(reaching)).await
         }
         Err(limit) => Err(too_many(node, from, *limit)),
     };
@@ -181,7 +182,7 @@ async fn serve_stream(
         let id = bound.and_then(|exit| stream_id(exit.side.stream.local_addr().ok(), &request.target));
         Box::new([Some(OnLeg { peer: from.name.clone(), taken: None, class, id }), beyond])
     });
-    let Upstream { side, peer, bound, .. } = match reached {
+    let Upstream { side, peer, bound, made, .. } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {
             Asked::new(from.address, "a leg", &request.target).log_failure(node, &failure);
@@ -215,8 +216,8 @@ async fn serve_stream(
         }
         return Err(io::Error::other("the other side had ended and took no more"));
     }
-    let peer = peer.filter(|_| !has_refused);
-    if let Err(upstream) = (Upstream { peer, ..side.into() }).finish_now(node, is_delivered) {
+    let (peer, made) = (peer.filter(|_| !has_refused), made.filter(|_| !has_refused));
+    if let Err(upstream) = (Upstream { peer, made, ..side.into() }).finish_now(node, is_delivered) {
         let end = async { if owes_end && !has_refused { send(&stream, FrameKind::End).await } else { Ok(()) } };
         // The dialler has said END, so its data is delivered even if it has gone by now. At a transparent address only this
         // process can do that: dropping the connection resets it.

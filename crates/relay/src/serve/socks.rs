@@ -1,6 +1,7 @@
 //! SOCKS5: the handshake up to the reply.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 
 use ekiden_relay_proto::socks5::{MAX_MESSAGE, Server, Step, reply};
@@ -52,7 +53,8 @@ pub(super) async fn prepare(
         let client = Connection::from(client);
         let early = if first.is_empty() { Early::Host(&client) } else { Early::Nothing };
         let reaching = reach(node, to, early);
-        return match unless_client_leaves(client.socket(), ClientEof::HalfClose, reaching).await {
+        let reached = unless_client_leaves(client.socket(), ClientEof::HalfClose, pin!(reaching)).await;
+        return match reached {
             Ok(upstream) => Some(Stream::new(busy, client, upstream, first, asked).of(user)),
             Err(failure) => {
                 // The client was told of success already: dropping its connection resets it.
@@ -65,7 +67,7 @@ pub(super) async fn prepare(
     // end its side early.
     let eof = if first.is_empty() { ClientEof::Leaves } else { ClientEof::HalfClose };
     let reaching = reach(node, to, Early::Nothing);
-    let reached = unless_client_leaves(&client, eof, reaching).await;
+    let reached = unless_client_leaves(&client, eof, pin!(reaching)).await;
     let answer = match &reached {
         Ok(Upstream { side, bound, .. }) => reply(0, bound.or_else(|| side.stream.local_addr().ok())),
         Err(Failure { code, .. }) => reply(code.socks_reply(), None),

@@ -1,5 +1,6 @@
 //! A transparent connection: it was on its way through this machine, and its local address here is its destination.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use ekiden_relay_proto::{Failure, FailureCode};
@@ -44,11 +45,11 @@ pub(super) async fn prepare(
     let destination = Destination::configured(&target).on_behalf_of(Some(from)).of_class(listener.class.as_deref());
     let reaching = async {
         match bypass {
-            true => reach_anyhow(node, destination).await,
+            true => Box::pin(reach_anyhow(node, destination)).await,
             false => reach(node, destination, early).await,
         }
     };
-    let reached = unless_client_leaves(client.socket(), ClientEof::HalfClose, reaching).await;
+    let reached = unless_client_leaves(client.socket(), ClientEof::HalfClose, pin!(reaching)).await;
     match reached {
         Ok(upstream) => {
             let mut stream = Stream::new(busy, client, upstream, Vec::new(), asked);

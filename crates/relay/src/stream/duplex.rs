@@ -30,6 +30,8 @@ pub struct Side {
     pub framing: Framing,
     /// Whether this end of the connection has an address that is not this machine's (transparent proxying).
     pub has_transparent_address: bool,
+    /// Whether all that this host was sent fits into one segment. It has room for that: nothing of it waits to be sent.
+    pub was_sent_little: bool,
 }
 
 /// Both directions of a stream.
@@ -73,12 +75,12 @@ pub struct Finished {
 impl Side {
     /// A host's connection.
     pub fn host(stream: impl Into<Connection>) -> Self {
-        Self { stream: stream.into(), framing: Framing::Raw, has_transparent_address: false }
+        Self { stream: stream.into(), framing: Framing::Raw, has_transparent_address: false, was_sent_little: false }
     }
 
     /// A node's connection.
     pub fn node(stream: Connection) -> Self {
-        Self { stream, framing: Framing::Leg, has_transparent_address: false }
+        Self { stream, framing: Framing::Leg, has_transparent_address: false, was_sent_little: false }
     }
 
     /// Whether a node is at the other end.
@@ -110,7 +112,8 @@ impl Side {
     /// As [`Side::end_cleanly`], if the kernel has sent all to the host and so needs nobody to keep the connection; otherwise
     /// [`Side::deliver`] is to follow.
     pub fn end_if_sent(self) -> Result<(), Self> {
-        if self.has_transparent_address || socket::has_unsent(self.stream.socket()) {
+        let has_unsent = || !self.was_sent_little && socket::has_unsent(self.stream.socket());
+        if self.has_transparent_address || has_unsent() {
             return Err(self);
         }
         self.end_cleanly();
@@ -222,7 +225,8 @@ impl Duplex {
             };
             match result {
                 Ok(()) => {
-                    let Self { a, b, forward, backward, owes_end } = self;
+                    let Self { mut a, mut b, forward, backward, owes_end } = self;
+                    (a.was_sent_little, b.was_sent_little) = (backward.is_little(), forward.is_little());
                     // Half a header behind an END is half a refusal.
                     let is_refused = forward.is_refused() || backward.is_in_header();
                     let has_refused = backward.is_refused() || forward.is_in_header();

@@ -13,13 +13,17 @@ use std::num::NonZeroU32;
 use std::task::{Context, Poll, ready};
 
 use ekiden_net::splice::PooledPipe;
-use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, ProtocolError};
+use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header};
 use ekiden_transport::budget::{self, Holding};
 use ekiden_transport::{Connection, is_transient};
 use socket2::SockRef;
 use tokio::io::Interest;
 
 use crate::stream::framing::{Framing, ResetCode};
+
+mod error;
+
+pub use error::PumpError;
 
 /// A piece that fills this many bytes shows that splicing pays.
 const SMALL: usize = 16 << 10;
@@ -42,6 +46,9 @@ const TURN: usize = 512 << 10;
 /// So many bytes that a receiver refuses are discarded. Then nothing more is read before the refusal was told: the sender waits.
 const DISCARDED_MOST: u32 = 16 << 20;
 
+/// So many bytes, and a proxy's reply before them, fit into a segment of 536 bytes, which every host takes (RFC 9293 §3.7.1).
+const LITTLE_SENT: u16 = 472;
+
 /// How many times as long a byte takes through memory as by splice. One side then mostly has TLS.
 const COPYING: usize = 4;
 
@@ -62,6 +69,8 @@ pub struct Pump {
     /// How many pieces must go through memory before a pipe is tried again.
     copies: u8,
     phase: Phase,
+    /// Bytes read, as far as they can be counted.
+    moved: u16,
     /// Set when the receiver takes nothing any more: one more than how many bytes were discarded since.
     refused: Option<NonZeroU32>,
     /// Bytes that go out before the pipe's; how many of them already have.
@@ -89,32 +98,6 @@ enum Phase {
     /// Everything was read. What is left must be written.
     Ended,
     Done,
-}
-
-/// Why a direction broke: it stopped without a proper end.
-#[derive(Debug, thiserror::Error)]
-pub enum PumpError {
-    /// The sender's connection broke.
-    #[error("receiving: {0}")]
-    Receive(io::Error),
-    /// The receiver's connection broke.
-    #[error("sending: {0}")]
-    Send(io::Error),
-    /// The sender's connection ended before it said so.
-    #[error("the connection ended in the middle of the stream")]
-    Truncated,
-    /// The chunk framing of the sender's body is malformed (RFC 9112 §7.1).
-    #[error("{0}")]
-    Malformed(&'static str),
-    /// A limit of the configuration has passed; this is its key.
-    #[error("{0} has passed")]
-    Expired(&'static str),
-    /// The sending node gave the stream up.
-    #[error("the other node reset the stream (code {0})")]
-    Reset(u8),
-    /// The sending node broke the protocol.
-    #[error("{0}")]
-    Protocol(#[from] ProtocolError),
 }
 
 impl Pump {
@@ -148,7 +131,7 @@ impl Pump {
     fn new(source: Source, framing: Framing, says_end: bool) -> Self {
         let (rest, bulk, phase) = (Vec::new(), false, Phase::Moving);
         let (refused, pipe, holding) = Default::default();
-        Self { source, framing, says_end, bulk, phase, refused, rest, rest_sent: 0, copies: 0, pipe, holding }
+        Self { source, framing, says_end, bulk, phase, moved: 0, refused, rest, rest_sent: 0, copies: 0, pipe, holding }
     }
 
     /// Sends `bytes` first, as if they had been read.
@@ -179,6 +162,11 @@ impl Pump {
         if let Source::Frames(decoder, _) = &mut self.source {
             decoder.said_end();
         }
+    }
+
+    /// Whether the receiver was sent so little that every host has room for it.
+    pub fn is_little(&self) -> bool {
+        self.moved <= LITTLE_SENT
     }
 
     /// Whether a node said by the end that it holds nothing any more of the other direction.
@@ -425,6 +413,7 @@ impl Pump {
     }
 
     fn took(&mut self, n: usize) {
+        self.count(n);
         if let Some(bytes) = &mut self.refused {
             *bytes = bytes.saturating_add(n as u32);
         }
@@ -438,6 +427,10 @@ impl Pump {
                 }
             }
         }
+    }
+
+    fn count(&mut self, n: usize) {
+        self.moved = self.moved.saturating_add(u16::try_from(n).unwrap_or(u16::MAX));
     }
 
     fn took_header(&mut self, bytes: &[u8]) -> Result<(), PumpError> {
@@ -491,6 +484,7 @@ impl Pump {
     }
 
     fn queue(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
         if self.framing == Framing::Leg {
             self.rest.extend(Header { kind: FrameKind::Data, length: bytes.len() as u32 }.encode());
         }

@@ -1,4 +1,4 @@
-//! What becomes of a stream when the dialler leaves before the host has read all.
+//! What becomes of a stream when the dialler leaves before the host has read all, and of the socket of one that is over.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::config::Config;
+use crate::exit::dial::used;
 
 /// More than a small receive buffer takes, and less than a node's socket does besides.
 const BYTES: usize = 400_000;
@@ -65,4 +66,26 @@ async fn what_a_dialler_has_left_is_the_kernel_s_to_deliver() {
 async fn what_a_dialler_has_left_at_a_transparent_address_is_the_node_s_to_deliver() {
     let (goes_on, read) = left_by_its_dialler(Some(([192, 0, 2, 7], 40_000).into())).await;
     assert_eq!((goes_on, read.unwrap()), (true, BYTES));
+}
+
+#[tokio::test]
+async fn the_socket_of_a_stream_that_is_over_connects_again() {
+    let text = "[exit]\nallow = [\"127.0.0.1\"]\n";
+    let node = Arc::new(Node::new(Arc::new(Config::parse(text, Path::new("node.toml")).unwrap())).unwrap());
+    let tcp = node.config().tcp.clone();
+    let hosts = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = hosts.local_addr().unwrap();
+    let request = Open { chain: Vec::new(), class: String::new(), target: target.into(), client: None };
+    let nodes = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut dialler = TcpStream::connect(nodes.local_addr().unwrap()).await.unwrap();
+    let (accepted, from) = nodes.accept().await.unwrap();
+    let far = Dialler { address: from, name: "far".into(), owner: "far".into() };
+    let serving = tokio::spawn(async move { serve_stream(&node, accepted.into(), &request, &far).await.map(drop) });
+    let (mut host, _) = hosts.accept().await.unwrap();
+    dialler.write_all(&Header { kind: FrameKind::End, length: 0 }.encode()).await.unwrap();
+    assert_eq!(timeout(PATIENCE, host.read(&mut [0])).await.unwrap().unwrap(), 0);
+    assert!(used::take(target, &tcp.options).is_none(), "the host has not said its end");
+    drop(host);
+    timeout(PATIENCE, serving).await.unwrap().unwrap().unwrap();
+    assert!(used::take(target, &tcp.options).is_some());
 }

@@ -344,6 +344,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_side_that_was_sent_more_than_a_segment_is_asked_whether_it_took_it() {
+        // What was read with the request counts as well.
+        for (first, rest, is_little) in [(64, 0, true), (64, 400, true), (400, 400, false), (0, 200_000, false)] {
+            let ((mut client, a), (mut host, b)) = (pair().await, pair().await);
+            client.write_all(&vec![1; rest]).await.unwrap();
+            client.shutdown().await.unwrap();
+            let first = vec![1; first];
+            let duplex = Duplex::new(Side::host(a), Side::host(b), &first);
+            let mut all = Vec::new();
+            let answered = async {
+                host.read_to_end(&mut all).await.unwrap();
+                host.write_all(b"taken").await.unwrap();
+                host.shutdown().await.unwrap();
+            };
+            let (mut expiry, overlay) = (None, Overlay::default());
+            let (finished, ()) = tokio::join!(duplex.run(&mut expiry, &overlay, None), answered);
+            let Finished { a, b, .. } = finished.unwrap();
+            assert_eq!(all.len(), first.len() + rest);
+            assert_eq!((a.was_sent_little, b.was_sent_little), (true, is_little), "{} + {rest}", first.len());
+        }
+    }
+
+    #[tokio::test]
     async fn what_is_no_longer_waited_for_stays_with_the_kernel_for_longer_than_its_keepalive_means() {
         let small = TcpSocket::new_v4().unwrap();
         small.set_recv_buffer_size(8192).unwrap();

@@ -173,15 +173,14 @@ fn listen_on(socket: Socket, address: SocketAddr, only_v6: bool) -> Result<TcpLi
 }
 
 /// Fails if someone already listens on `address`. With SO_REUSEPORT alone, the port would silently be shared with another
-/// process of the same user.
+/// process of the same user. Does not listen itself: whoever connected in that moment would be reset.
 pub fn ensure_free(address: SocketAddr, only_v6: bool) -> Result<(), SocketError> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(only_v6)?;
     }
-    let bound = socket.bind(&address.into()).and_then(|()| socket.listen(1));
-    bound.map_err(|source| SocketError::Bind { address, source })
+    socket.bind(&address.into()).map_err(|source| SocketError::Bind { address, source })
 }
 
 /// As [`ensure_free`], but waits for what may pass (see [`SocketError::may_pass`]) up to `until`; `waits` is told that it does.

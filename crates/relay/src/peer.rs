@@ -6,26 +6,26 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
-use ekiden_net::socket::TcpOptions;
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Open, decode_failed, decode_opened};
 use ekiden_relay_proto::{Failure, FailureCode, Target};
 use ekiden_transport::frames::{invalid, read_frame, read_rest};
-use ekiden_transport::segments::{Dialled, Proof, Segments, Unproven};
+use ekiden_transport::segments::Segments;
 use ekiden_transport::{Connection, is_transient};
 use tokio::time::{sleep, timeout};
 
-use crate::config::{Config, Peer, Tcp};
-use crate::exit::dial::Dial;
+use crate::config::{Config, Peer};
 use crate::exit::names::Resolver;
 use crate::exit::spare::Spare;
 use crate::shared::Node;
 use crate::stream::between_streams::BetweenStreams;
 use crate::stream::framing::Framing;
 
+use self::dial::{dial_limits, dial_peer};
 use self::early::{consume, put_payload, said};
 
 pub mod ask;
+mod dial;
 mod early;
 pub mod probe;
 
@@ -120,16 +120,26 @@ async fn open_at(
     };
     let limits = dial_limits(config).map(|limit| silence.map_or(limit, |silence| limit.min(silence + SYN_AGAIN)));
     let segments = node.pool.segments(first);
-    let dialled = dial_peer(config, &node.names, &node.spare, &segments, (first, peer), limits).await;
-    let (stream, mut auth) = dialled.inspect_err(|failure| {
-        warn(node, first, failure);
-        node.overlay.leg_failed(first);
-    })?;
+    let dial = async || {
+        let dialled = dial_peer(config, &node.names, &node.spare, &segments, (first, peer), limits).await;
+        dialled.inspect_err(|failure| {
+            warn(node, first, failure);
+            node.overlay.leg_failed(first);
+        })
+    };
+    let (mut stream, mut auth) = dial().await?;
     if let Some(permit) = permit {
         permit.connected();
     }
     auth.extend(request);
-    match timeout(limit, ask(&stream, &auth, early, silence)).await {
+    let mut answer = timeout(limit, ask(&stream, &auth, early, silence)).await;
+    if matches!(&answer, Ok(Err(unanswered)) if unanswered.is_of_an_end()) {
+        // The node has closed it before it could know of the stream: it stops, and another process takes its place.
+        (stream, auth) = dial().await?;
+        auth.extend(request);
+        answer = timeout(limit, ask(&stream, &auth, early, silence)).await;
+    }
+    match answer {
         Ok(Ok(answer)) => {
             recovered(node, first);
             answered(node, first, peer, stream, answer)
@@ -192,11 +202,6 @@ pub async fn connect_with(
     Err(unfit(&config.name, name, &error))
 }
 
-/// For how long a connection to a node, and who is there, are waited for.
-fn dial_limits(config: &Config) -> [Duration; 2] {
-    [config.limits.connect, config.limits.handshake]
-}
-
 /// Completes when a byte or the end of the stream can be read.
 async fn something_said(stream: &Connection) -> io::Result<()> {
     loop {
@@ -241,55 +246,20 @@ enum Unanswered {
     Silent,
 }
 
-impl From<io::Error> for Unanswered {
-    fn from(error: io::Error) -> Self {
-        Self::Broken(error)
+impl Unanswered {
+    /// Whether nothing of the stream can have been acted on, or may be acted on again, because the connection has ended.
+    fn is_of_an_end(&self) -> bool {
+        match self {
+            Self::Ended => true,
+            Self::Reset(error) => error.kind() != io::ErrorKind::PermissionDenied,
+            Self::Broken(_) | Self::Abandoned(_) | Self::Silent => false,
+        }
     }
 }
 
-/// Connects and authenticates, with segments that the path carries. Returns what must be sent before the first request.
-async fn dial_peer(
-    config: &Config,
-    names: &Resolver,
-    spare: &Spare,
-    segments: &Segments,
-    (name, peer): (&str, &Peer),
-    limits: [Duration; 2],
-) -> Result<Dialled, Failure> {
-    let attempt = |max_segment| {
-        let options = TcpOptions { max_segment, ..peer.tcp.options.clone() };
-        let tcp = Tcp { options, ..peer.tcp.clone() };
-        async move { authenticate(config, names, spare, &tcp, (name, peer), limits).await }
-    };
-    let dialled = Box::pin(segments.dial(name, Proof::WhenUnknown, attempt)).await;
-    dialled.map_err(|unproven| match unproven {
-        Unproven::Attempt(failure) => failure,
-        Unproven::Broken(error) => unfit(&config.name, name, &error),
-    })
-}
-
-/// One attempt to connect and authenticate.
-async fn authenticate(
-    config: &Config,
-    names: &Resolver,
-    spare: &Spare,
-    tcp: &Tcp,
-    (name, peer): (&str, &Peer),
-    [limit, handshake]: [Duration; 2],
-) -> Result<Dialled, Failure> {
-    let dial = Dial { client: None, tcp, names, spare, limit, policy: None };
-    let connected = dial.connect_peer(&peer.address).await;
-    let socket = connected.map_err(|failure| {
-        let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
-        Failure::new(FailureCode::NodeUnreachable, text)
-    })?;
-    match timeout(handshake, ekiden_transport::dial(socket, &peer.security, &config.name)).await {
-        Ok(Ok(authenticated)) => Ok(authenticated),
-        Ok(Err(error)) => Err(unfit(&config.name, name, &error)),
-        Err(_) => {
-            let text = format_args!("node {name} accepts connections and did not answer in time");
-            Err(Failure::new(FailureCode::NodeUnreachable, text))
-        }
+impl From<io::Error> for Unanswered {
+    fn from(error: io::Error) -> Self {
+        Self::Broken(error)
     }
 }
 

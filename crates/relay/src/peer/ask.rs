@@ -8,7 +8,8 @@ use ekiden_transport::Connection;
 use ekiden_transport::frames::read_told;
 use tokio::time::timeout;
 
-use super::{dial_limits, dial_peer, lost};
+use super::dial::{dial_limits, dial_peer};
+use super::lost;
 use crate::config::{Config, Peer};
 use crate::shared::Node;
 

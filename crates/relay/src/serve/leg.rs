@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ekiden_keys::Fingerprint;
 use ekiden_net::socket::canonical;
@@ -17,7 +18,7 @@ use ekiden_transport::{Admission, Bounds, Connection, Credential, Security, acce
 use indexmap::IndexMap;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::departure::{ClientEof, unless_client_leaves};
 use super::failed::Asked;
@@ -26,13 +27,17 @@ use crate::config::Listener;
 use crate::overlay::{OnLeg, stream_id};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, reach_via};
-use crate::shared::{Node, Owner, Permit};
+use crate::shared::{InFlightGuard, Node, Owner, Permit};
 use crate::stream::between_streams::BetweenStreams;
 use crate::stream::duplex::{Duplex, Finished, Side};
 use crate::stream::expiry::{self, Expiry};
 
 /// The nodes that a listener admits.
 type Nodes = IndexMap<String, Fingerprint>;
+
+/// How long a node that stops waits for the first request of a connection that it has accepted: the dialler may make sure of the path
+/// first, which takes a round trip or two.
+const FIRST_REQUEST: Duration = Duration::from_secs(2);
 
 /// Serves a node's connection. It counts as a stranger's until it has proven its key.
 pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &Security<Nodes>, socket: TcpStream) {
@@ -80,6 +85,7 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
     let dialler = Dialler { address: from, name: name.as_str().into(), owner: owner(&credential) };
     let name = &dialler.name;
     let mut stream = BetweenStreams::new(stream);
+    let mut may_stop = Instant::now() + FIRST_REQUEST;
     loop {
         // Waits for as long as the dialler keeps it warm, and nobody else needs the room. The kernel's keepalive notices a
         // dialler that has vanished.
@@ -87,16 +93,20 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
         let next = tokio::select! {
             biased;
             // The key is no longer admitted.
-            () = node.revoked(listener.address, &credential) => return,
+            () = node.revoked(listener.address, &credential) => return stream.end_unheard().await,
             next = read_request(node, &stream, name) => next,
-            () = idle.evicted() => return tracing::debug!("an idle connection of node {name} was closed to make room"),
-            () = node.stopping() => {
+            () = idle.evicted() => {
+                tracing::debug!("an idle connection of node {name} was closed to make room");
+                return stream.end_unheard().await;
+            }
+            _busy = stops(node, may_stop) => {
                 // The dialler may not have read all of the last stream yet.
-                let _busy = node.begin();
-                return stream.sent().await;
+                stream.sent().await;
+                return stream.end_unheard().await;
             }
         };
         drop(idle);
+        may_stop = Instant::now();
         let request = match next {
             Ok(open) => open,
             // The usual end of a warm connection.
@@ -112,6 +122,14 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
             Err(error) => return tracing::debug!("a stream from node {name} was reset: {error}"),
         };
     }
+}
+
+/// Completes when the node stops, but not before `until`. It does not end without the connection from then on.
+async fn stops(node: &Arc<Node>, until: Instant) -> InFlightGuard {
+    node.stopping().await;
+    let busy = node.begin();
+    sleep_until(until).await;
+    busy
 }
 
 /// The node that has connected.

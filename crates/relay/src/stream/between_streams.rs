@@ -1,16 +1,22 @@
 //! A connection between nodes on which no stream is under way.
 
+use std::net::Shutdown;
 use std::ops::Deref;
 use std::time::Duration;
 
 use ekiden_net::socket;
+use ekiden_net::tcp_info::tcp_info;
 use ekiden_transport::Connection;
+use socket2::SockRef;
 use tokio::io::Interest;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// The pauses between two looks at whether a receiver has taken what it was sent: they double from the least to the most.
 pub const POLL_LEAST: Duration = Duration::from_millis(20);
 pub const POLL_MOST: Duration = Duration::from_millis(500);
+
+/// How long an end waits for its acknowledgement. It takes a round trip, or longer if a segment is lost.
+const END_HEARD: Duration = Duration::from_secs(2);
 
 /// A node's connection on which this side has said all it had to say, END included. Dropped, it ends with a FIN behind what
 /// is still on its way; a reset would destroy that.
@@ -42,6 +48,29 @@ impl BetweenStreams {
             () = sent => {}
             _ = self.socket().ready(Interest::ERROR) => {}
         }
+    }
+}
+
+impl BetweenStreams {
+    /// Ends the connection, although a request may be on its way to this side. Whoever sent it sees an end and no reset, and so knows
+    /// that nothing of it was acted on. The kernel resets a connection that is closed with something unread.
+    pub async fn end_unheard(self) {
+        self.end_cleanly();
+        if SockRef::from(self.socket()).shutdown(Shutdown::Write).is_err() {
+            return;
+        }
+        let heard = async {
+            let mut pause = POLL_LEAST / 4;
+            // What the other side sends once it knows of the end it does not expect to be taken.
+            while tcp_info(self.socket()).is_ok_and(|info| info.is_ending) {
+                sleep(pause).await;
+                pause = (pause * 2).min(POLL_MOST);
+            }
+        };
+        // Too long for the path, or the other side's host has gone: a request may then be answered by a reset.
+        let _ = timeout(END_HEARD, heard).await;
+        let mut sink = [0; 4096];
+        while matches!(socket::receive(self.socket(), &mut sink), Ok(1..)) {}
     }
 }
 

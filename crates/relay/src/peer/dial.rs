@@ -1,0 +1,107 @@
+//! Dialling another node: connecting, and proving to each other who is there.
+
+use std::io;
+use std::time::Duration;
+
+use ekiden_net::socket::TcpOptions;
+use ekiden_relay_proto::{Failure, FailureCode};
+use ekiden_transport::segments::{Dialled, Proof, Segments, Unproven};
+use tokio::time::{sleep, timeout};
+
+use super::unfit;
+use crate::config::{Config, Peer, Tcp};
+use crate::exit::dial::Dial;
+use crate::exit::names::Resolver;
+use crate::exit::spare::Spare;
+
+/// So long after nobody was there a node is dialled once more: a process that takes the place of another begins to listen within
+/// milliseconds of its end ([`ekiden_net::patience`]).
+const TAKEOVER: Duration = Duration::from_millis(100);
+
+/// For how long a connection to a node, and who is there, are waited for.
+pub fn dial_limits(config: &Config) -> [Duration; 2] {
+    [config.limits.connect, config.limits.handshake]
+}
+
+/// Connects and authenticates, with segments that the path carries. Returns what must be sent before the first request.
+pub async fn dial_peer(
+    config: &Config,
+    names: &Resolver,
+    spare: &Spare,
+    segments: &Segments,
+    (name, peer): (&str, &Peer),
+    limits: [Duration; 2],
+) -> Result<Dialled, Failure> {
+    let attempt = |max_segment| {
+        let options = TcpOptions { max_segment, ..peer.tcp.options.clone() };
+        let tcp = Tcp { options, ..peer.tcp.clone() };
+        async move { authenticate(config, names, spare, &tcp, (name, peer), limits).await }
+    };
+    let dialled = Box::pin(segments.dial(name, Proof::WhenUnknown, attempt)).await;
+    dialled.map_err(|unproven| match unproven {
+        Unproven::Attempt(failure) => failure,
+        Unproven::Broken(error) => unfit(&config.name, name, &error),
+    })
+}
+
+/// One attempt to connect and authenticate. Where nobody is there, or the connection ends, a process may be about to take the place of
+/// another: it is tried once more.
+async fn authenticate(
+    config: &Config,
+    names: &Resolver,
+    spare: &Spare,
+    tcp: &Tcp,
+    peer: (&str, &Peer),
+    limits: [Duration; 2],
+) -> Result<Dialled, Failure> {
+    match authenticate_once(config, names, spare, tcp, peer, limits).await {
+        Err(Unmet::Gone(_)) => sleep(TAKEOVER).await,
+        other => return other.map_err(Unmet::into),
+    }
+    authenticate_once(config, names, spare, tcp, peer, limits).await.map_err(Unmet::into)
+}
+
+/// Why a node was not met.
+enum Unmet {
+    /// Nobody listens there, or the connection ended before either side had proven its key.
+    Gone(Failure),
+    /// Another reason.
+    Other(Failure),
+}
+
+impl From<Unmet> for Failure {
+    fn from(unmet: Unmet) -> Self {
+        match unmet {
+            Unmet::Gone(failure) | Unmet::Other(failure) => failure,
+        }
+    }
+}
+
+async fn authenticate_once(
+    config: &Config,
+    names: &Resolver,
+    spare: &Spare,
+    tcp: &Tcp,
+    (name, peer): (&str, &Peer),
+    [limit, handshake]: [Duration; 2],
+) -> Result<Dialled, Unmet> {
+    let dial = Dial { client: None, tcp, names, spare, limit, policy: None };
+    let connected = dial.connect_peer(&peer.address).await;
+    let socket = connected.map_err(|failure| {
+        let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
+        let unmet = if failure.code == FailureCode::Refused { Unmet::Gone } else { Unmet::Other };
+        unmet(Failure::new(FailureCode::NodeUnreachable, text))
+    })?;
+    match timeout(handshake, ekiden_transport::dial(socket, &peer.security, &config.name)).await {
+        Ok(Ok(authenticated)) => Ok(authenticated),
+        Ok(Err(error)) => {
+            let has_ended = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
+            let unmet = if has_ended { Unmet::Gone } else { Unmet::Other };
+            Err(unmet(unfit(&config.name, name, &error)))
+        }
+        Err(_) => {
+            let text = format_args!("node {name} accepts connections and did not answer in time");
+            Err(Unmet::Other(Failure::new(FailureCode::NodeUnreachable, text)))
+        }
+    }
+}

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use ekiden_keys::random_secret;
 use ekiden_net::socket::limit_rate;
-use ekiden_net::tcp_info::tcp_info_with_memory;
+use ekiden_net::tcp_info::{tcp_info, tcp_info_with_memory};
 use ekiden_net::watched::{Watched, WatchedSockets};
 use ekiden_overlay::choice::Why;
 pub use ekiden_overlay::judged::Taken;
@@ -53,7 +53,8 @@ pub use status::{
 #[derive(Debug)]
 pub struct Overlay {
     started: Instant,
-    /// Whether connections to other nodes are watched: this node is of an overlay, or has service classes.
+    /// Whether all that connections to other nodes show is watched: this node is of an overlay, or has service classes. Otherwise only
+    /// whether they stall.
     watches: AtomicBool,
     /// Whether paths are chosen: this node is of an overlay.
     chooses: AtomicBool,
@@ -90,6 +91,9 @@ pub struct LegWatch<'a> {
     arrival: Option<Arrival<'a>>,
 }
 
+/// Whose a connection from another node is: the fingerprint of its key. Nodes that share a key are one.
+pub type Owner = Arc<str>;
+
 /// A leg that a stream runs on.
 #[derive(Debug, Clone)]
 pub struct OnLeg {
@@ -101,6 +105,19 @@ pub struct OnLeg {
     pub class: Option<Arc<str>>,
     /// What the stream is called between its ends, if one of them is here.
     pub id: Option<StreamId>,
+    /// Whose connection it is, where the other node has made it.
+    pub owner: Option<Owner>,
+}
+
+/// A connection to another node on which what was sent is not acknowledged.
+#[derive(Debug)]
+pub struct Stalled {
+    /// The node at the other end.
+    pub peer: Arc<str>,
+    /// Whose connection it is, where that node has made it.
+    pub owner: Option<Owner>,
+    /// The payload of its full segments.
+    pub segment_bytes: u32,
 }
 
 /// The legs that the two sides of a stream are on. Boxed: most nodes are of no overlay.
@@ -140,7 +157,7 @@ impl Overlay {
         state.places.retain(|exit| config.peers.contains_key(exit));
     }
 
-    /// Whether connections to other nodes are to be watched.
+    /// Whether all that connections to other nodes show is watched.
     pub fn watches(&self) -> bool {
         self.watches.load(Ordering::Relaxed)
     }
@@ -155,10 +172,11 @@ impl Overlay {
         is_whole: bool,
     ) -> LegWatch<'a> {
         let now = self.now();
-        let info = tcp_info_with_memory(socket).ok();
+        let watches = self.watches();
+        let info = watches.then(|| tcp_info_with_memory(socket).ok()).flatten();
         let mut shares = self.shares();
         let class = shares.place(leg);
-        if shares.begins(&leg.peer, class, now) {
+        if watches && shares.begins(&leg.peer, class, now) {
             self.shared.notify_one();
         }
         // Under the same lock: new classes find it.
@@ -213,6 +231,17 @@ impl Overlay {
                 false => known.see(&peer, &sum.look(), now),
             }
         }
+    }
+
+    /// The connections that have stalled since this was last asked. To be called every second.
+    pub fn stalled(&self) -> Vec<Stalled> {
+        let mut stalled = Vec::new();
+        self.watched.each(|_, seen, socket| {
+            let Some(info) = tcp_info(&socket).ok().filter(|info| seen.begins_to_stall(info)) else { return };
+            let OnLeg { peer, owner, .. } = &seen.leg;
+            stalled.push(Stalled { peer: peer.clone(), owner: owner.clone(), segment_bytes: info.mss_bytes });
+        });
+        stalled
     }
 
     /// A connection to a node did not come about, or says nothing.

@@ -120,7 +120,15 @@ impl Pool {
 
     /// The connection that was used last, if one is alive.
     fn take_from(&self, warm: &mut Warm) -> Option<Resting> {
-        let found = std::iter::from_fn(|| warm.idle.pop()).find_map(Idle::wake);
+        let limit = warm.segments.limit();
+        let segments = &warm.segments;
+        let found = std::iter::from_fn(|| warm.idle.pop()).filter(|idle| idle.fits(limit)).find_map(|idle| {
+            let woken = idle.wake();
+            if woken.is_none() {
+                segments.doubt();
+            }
+            woken
+        });
         if warm.idle.len() + warm.coming < warm.peer.warm {
             self.wanted.notify_one();
         }
@@ -153,6 +161,18 @@ impl Pool {
     /// Closes all connections to `peer`. Called when one of them was found dead: the cause has probably killed the others too.
     pub fn forget(&self, name: &str) {
         if let Some(warm) = self.lock().get_mut(name) {
+            warm.idle.clear();
+            warm.segments.forget();
+            self.wanted.notify_one();
+        }
+    }
+
+    /// A connection to `peer` with full segments of so many bytes has stalled. If it is not known yet that the path drops these, those that
+    /// rest are closed, and what is dialled next has to prove that they pass.
+    pub fn stalled(&self, name: &str, segment_bytes: u32) {
+        if let Some(warm) = self.lock().get_mut(name)
+            && warm.segments.limit().is_none_or(|limit| segment_bytes <= limit.into())
+        {
             warm.idle.clear();
             warm.segments.forget();
             self.wanted.notify_one();
@@ -235,10 +255,15 @@ impl Warm {
 
     fn look(&mut self, name: &str) {
         let (mut dies_early, mut lasts) = (false, false);
+        let (segments, limit) = (&self.segments, self.segments.limit());
         self.idle.retain_mut(|idle| {
             let age = idle.since.elapsed();
             if !idle.connection.is_quiet() {
+                segments.doubt();
                 dies_early |= !idle.is_proven && age < PROBATION;
+                return false;
+            }
+            if !idle.fits(limit) {
                 return false;
             }
             if age > SHORT_REST && idle.usual.is_none() {
@@ -267,6 +292,11 @@ impl Warm {
 impl Idle {
     fn new(connection: Resting, is_proven: bool) -> Self {
         Self { connection, since: Instant::now(), is_proven, usual: None }
+    }
+
+    /// Whether the path carries its full segments.
+    fn fits(&self, limit: Option<u16>) -> bool {
+        limit.is_none_or(|limit| self.connection.segment_bytes().is_some_and(|bytes| bytes <= limit.into()))
     }
 
     /// The connection, if it is alive.

@@ -100,11 +100,11 @@ impl Upstream {
         Ok(())
     }
 
-    /// The leg that it begins with, if legs are watched.
-    pub fn leg(&self, node: &Node) -> Option<OnLeg> {
-        let (name, _) = self.peer.as_deref().filter(|_| node.overlay.watches())?;
+    /// The leg that it begins with, if it does.
+    pub fn leg(&self) -> Option<OnLeg> {
+        let (name, _) = self.peer.as_deref()?;
         let (taken, class, id) = (self.taken.clone(), self.class.clone(), self.id.clone());
-        Some(OnLeg { peer: name.as_str().into(), taken, class, id })
+        Some(OnLeg { peer: name.as_str().into(), taken, class, id, owner: None })
     }
 
     /// Gives a node's connection back to the pool.

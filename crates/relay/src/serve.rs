@@ -127,7 +127,7 @@ impl Stream {
 
     async fn run(self: Box<Self>, node: &Arc<Node>) {
         let Self { client, upstream, first, busy, asked, user } = *self;
-        let legs = upstream.leg(node).map(|leg| Box::new([None, Some(leg)]));
+        let legs = upstream.leg().map(|leg| Box::new([None, Some(leg)]));
         // Nothing of it may stay behind: a running stream would keep room for all of it.
         let Upstream { side, peer, taken, turn, made, .. } = upstream;
         drop(taken);

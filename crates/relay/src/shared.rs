@@ -22,7 +22,7 @@ use crate::exit::dial::{Dial, used};
 use crate::exit::names::Resolver;
 use crate::exit::policy::{OwnAddresses, Policy};
 use crate::exit::spare::{self, Counted, Spare};
-use crate::overlay::Overlay;
+use crate::overlay::{Overlay, Owner, Stalled};
 use crate::pool::Pool;
 use turns::Turns;
 
@@ -48,9 +48,6 @@ const SILENT: Duration = Duration::from_secs(1);
 
 /// An idle connection of another node is not either: the request follows the proof at once.
 const IDLE: Duration = Duration::from_millis(20);
-
-/// Whose a connection from another node is: the fingerprint of its key. Nodes that share a key are one.
-pub type Owner = Arc<str>;
 
 /// What all connections of a node share.
 #[derive(Debug)]
@@ -244,6 +241,15 @@ impl Node {
     /// there is none, or if it is not connections that are too many.
     pub fn make_room(&self) -> bool {
         !budget::is_full() && (self.strangers.evict_one(SILENT) || self.idle_legs.evict_one(IDLE))
+    }
+
+    /// Has the idle connections that are as one which has stalled closed: the path may drop long segments and say nothing. What is dialled
+    /// next shows whether it does.
+    pub fn stalled(&self, stalled: &Stalled) {
+        self.pool.stalled(&stalled.peer, stalled.segment_bytes);
+        if let Some(owner) = &stalled.owner {
+            self.idle_legs.evict_all(owner);
+        }
     }
 
     /// What keeps this node from accepting one more connection.

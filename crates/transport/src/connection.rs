@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 
 use ekiden_keys::Fingerprint;
 use ekiden_net::socket::{self, KeepaliveTimeouts};
+use ekiden_net::tcp_info::tcp_info;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -290,6 +291,11 @@ impl Resting {
     /// Whether it is silent and alive.
     pub fn is_quiet(&self) -> bool {
         self.socket.as_ref().is_some_and(|socket| is_quiet(socket, self.tls.as_ref()))
+    }
+
+    /// The payload of its full segments. `None` if it is gone.
+    pub fn segment_bytes(&self) -> Option<u32> {
+        tcp_info(self.socket.as_ref()?).ok().map(|info| info.mss_bytes)
     }
 
     /// Makes the kernel probe the other end soon and often. Returns the timeouts from before, or `None` if the socket does not

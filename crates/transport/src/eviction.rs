@@ -90,6 +90,12 @@ impl<K: Ord + Clone> EvictionTable<K> {
         }
     }
 
+    /// Evicts all of `owner`.
+    pub fn evict_all(&self, owner: &K) {
+        let mut rows = self.lock();
+        while rows.evict(owner) {}
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.lock().all

@@ -4,20 +4,20 @@
 //! 2923 §2.1). A kernel may look for that (RFC 4821, `net.ipv4.tcp_mtu_probing`), but does so for each connection anew, after seconds.
 //! So whoever dials wants proof first: each side sends the other a frame that fills a segment. If that does not come about, connections
 //! with shorter segments are tried beside, and the first that proves itself is taken. No connection is given up for that: the kernel may
-//! find the way meanwhile.
+//! find the way meanwhile. An outage looks the same. So those that have not proven themselves go on beside the one that is taken: only if
+//! they are sent again in vain, the path is said to drop long segments.
 
 use std::fmt::Display;
 use std::future::{Future, pending, poll_fn};
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::leg::{FrameKind, Header, MAX_FILL, decode_failed};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::connection::Connection;
 use crate::frames::{invalid, read_frame};
@@ -40,6 +40,9 @@ const SHORTER: Duration = Duration::from_secs(600);
 const PROOF: Duration = Duration::from_secs(4);
 const PROOF_ROUNDS: u32 = 16;
 
+/// How often it is looked whether something is known for sure.
+const SETTLED_STEP: Duration = Duration::from_millis(50);
+
 /// A connection whose other end has proven its key, and what must be sent before the first request: as [`crate::dial`] returns them.
 pub type Dialled = (Connection, Vec<u8>);
 
@@ -52,6 +55,8 @@ struct Known {
     /// Which of [`LIMITS`] has passed last.
     step: usize,
     until: Option<Instant>,
+    /// Whether longer ones do not pass. Until then an outage may explain what was seen.
+    is_sure: bool,
 }
 
 /// When a connection has to prove itself.
@@ -72,18 +77,28 @@ pub enum Unproven<E> {
     Broken(io::Error),
 }
 
-/// Full segments of so many bytes have not been answered for, on a connection with this round trip.
-struct Stuck {
+/// A connection on which full segments are under way.
+struct Trial {
+    step: usize,
+    /// The payload of a full segment.
     bytes: u32,
     rtt: Duration,
+    since: Instant,
+    passed: Pin<Box<dyn Future<Output = io::Result<Connection>> + Send>>,
 }
 
-/// A connection on which full segments have passed.
-struct Passed {
-    dialled: Dialled,
-    step: usize,
-    /// The payload of a full segment. `None`: it was not tried.
-    bytes: Option<u32>,
+/// What has become of an attempt.
+enum Attempted {
+    /// Nothing is to be proven.
+    Done(Dialled),
+    Begun(Trial),
+}
+
+impl Trial {
+    /// How long an answer may take: by then the kernel has sent a segment that is lost again.
+    fn patience(&self) -> Duration {
+        PATIENCE + self.rtt * PATIENCE_ROUNDS
+    }
 }
 
 impl Segments {
@@ -106,43 +121,66 @@ impl Segments {
         if known.is_some() && proof == Proof::WhenUnknown {
             return attempt(LIMITS[step]).await.map_err(Unproven::Attempt);
         }
-        let (stuck, mut stuck_at) = unbounded_channel();
-        let (mut longest, mut end) = (0, None);
-        let mut running = vec![Box::pin(prove(step, attempt(LIMITS[step]), stuck.clone()))];
+        let mut attempts = vec![Box::pin(begin(step, attempt(LIMITS[step])))];
+        let mut trials: Vec<Trial> = Vec::new();
+        // When the last of them counts as stuck, and when the node is given up.
+        let (mut stuck_at, mut end) = (None, None);
         loop {
-            tokio::select! {
+            let error = tokio::select! {
                 biased;
-                (number, done) = first_of(&mut running) => match done {
-                    Ok(passed) => {
-                        self.learn(name, &passed, longest);
-                        return Ok(passed.dialled);
-                    }
-                    Err(error) => {
-                        drop(running.swap_remove(number));
-                        if running.is_empty() {
-                            return Err(error);
+                (number, passed) = first_of(&mut trials, |trial| trial.passed.as_mut()) => {
+                    let trial = trials.swap_remove(number);
+                    match passed {
+                        Ok(connection) => {
+                            self.passed(name, &trial, trials);
+                            return Ok((connection, Vec::new()));
                         }
+                        Err(error) => Unproven::Broken(error),
                     }
                 },
-                Some(Stuck { bytes, rtt }) = stuck_at.recv() => {
-                    longest = longest.max(bytes);
-                    end.get_or_insert_with(|| Instant::now() + PROOF + rtt * PROOF_ROUNDS);
-                    let shorter = |step: &usize| LIMITS[*step].is_some_and(|limit| u32::from(limit) < bytes);
+                (number, attempted) = first_of(&mut attempts, |attempt| attempt.as_mut()) => {
+                    drop(attempts.swap_remove(number));
+                    match attempted {
+                        Ok(Attempted::Done(dialled)) => return Ok(dialled),
+                        Ok(Attempted::Begun(trial)) => {
+                            stuck_at = Some(trial.since + trial.patience());
+                            trials.push(trial);
+                            continue;
+                        }
+                        Err(error) => error,
+                    }
+                }
+                () = reaches(stuck_at) => {
+                    stuck_at = None;
+                    let Some(last) = trials.last() else { continue };
+                    end.get_or_insert_with(|| Instant::now() + PROOF + last.rtt * PROOF_ROUNDS);
+                    let shorter = |step: &usize| LIMITS[*step].is_some_and(|limit| u32::from(limit) < last.bytes);
                     if let Some(next) = (step + 1..LIMITS.len()).find(shorter) {
                         step = next;
-                        running.push(Box::pin(prove(step, attempt(LIMITS[step]), stuck.clone())));
+                        attempts.push(Box::pin(begin(step, attempt(LIMITS[step]))));
                     }
+                    continue;
                 }
                 () = reaches(end) => {
                     return Err(Unproven::Broken(io::Error::other("it is reached, but no full segments pass to it and back")));
                 }
+            };
+            if attempts.is_empty() && trials.is_empty() {
+                return Err(error);
             }
         }
     }
 
     /// The longest segments that connections ask for, TCP's options among them, if the path drops longer ones.
     pub fn limit(&self) -> Option<u16> {
-        self.known().and_then(|known| LIMITS[known.step])
+        self.known().filter(|known| known.is_sure).and_then(|known| LIMITS[known.step])
+    }
+
+    /// Completes when it is known whether the path drops longer segments than those that have passed, or only was down for a while.
+    pub async fn settled(&self) {
+        while self.known().is_some_and(|known| !known.is_sure) {
+            sleep(SETTLED_STEP).await;
+        }
     }
 
     /// From now on nothing is known: a connection has failed, and the path may be another one.
@@ -150,23 +188,70 @@ impl Segments {
         self.lock().until = None;
     }
 
+    /// A connection to the node has ended or broken: that full segments pass has to be proven again. What is known of shorter ones stays.
+    pub fn doubt(&self) {
+        let mut known = self.lock();
+        if known.step == 0 {
+            known.until = None;
+        }
+    }
+
     fn known(&self) -> Option<Known> {
         Some(*self.lock()).filter(|known| known.until.is_some_and(|until| Instant::now() < until))
     }
 
-    /// `longest`: segments of so many bytes have not passed on connections beside this one.
-    fn learn(&self, name: &str, passed: &Passed, longest: u32) {
-        let Passed { step, bytes: Some(bytes), .. } = *passed else { return };
-        let known = self.known();
-        let before = *self.lock();
-        // The longest are tried again in time, however often connections come and go meanwhile.
-        if step == 0 || known.is_none_or(|known| known.step != step) {
-            *self.lock() = Known { step, until: Some(Instant::now() + if step == 0 { PROVEN } else { SHORTER }) };
+    /// Full segments have passed on a connection; `others` are still under way.
+    fn passed(&self, name: &str, passed: &Trial, others: Vec<Trial>) {
+        let longer: Vec<Trial> = others.into_iter().filter(|other| other.step < passed.step).collect();
+        if longer.is_empty() {
+            return self.learn(name, passed.step, passed.bytes);
         }
-        match step {
-            0 if before.step > 0 => tracing::info!("{name}: segments of {bytes} bytes arrive on the path to it again"),
-            _ if longest > bytes => tracing::warn!("{}", told(name, longest, bytes)),
-            _ => {}
+        // What is sent again and lost again is not lost in an outage that is over: the pauses between double, so that the next one ends
+        // within as much time as has passed.
+        let wait = longer.iter().map(|other| other.since.elapsed() + other.patience()).max().unwrap_or_default();
+        *self.lock() =
+            Known { step: passed.step, until: Some(Instant::now() + wait + SETTLED_STEP * 2), is_sure: false };
+        let (segments, name, step, bytes) = (self.clone(), name.to_owned(), passed.step, passed.bytes);
+        tokio::spawn(async move { segments.settle(&name, (step, bytes), longer, wait).await });
+    }
+
+    /// Whether those that are longer than what has passed do not pass: they have so much time to do so.
+    async fn settle(&self, name: &str, (step, bytes): (usize, u32), mut longer: Vec<Trial>, wait: Duration) {
+        let longest = longer.iter().map(|trial| trial.bytes).max().unwrap_or_default();
+        let passes = async {
+            while !longer.is_empty() {
+                let (number, passed) = first_of(&mut longer, |trial| trial.passed.as_mut()).await;
+                let trial = longer.swap_remove(number);
+                if passed.is_ok() {
+                    return Some(trial);
+                }
+            }
+            None
+        };
+        match timeout(wait, passes).await {
+            Ok(Some(Trial { step: 0, bytes, .. })) => self.learn(name, 0, bytes),
+            // Those in between pass, or all have broken, which says nothing.
+            Ok(_) => self.forget(),
+            Err(_) => {
+                let now_known = Known { step, until: Some(Instant::now() + SHORTER), is_sure: true };
+                let before = std::mem::replace(&mut *self.lock(), now_known);
+                if !before.is_sure || before.step != step {
+                    tracing::warn!("{}", told(name, longest, bytes));
+                }
+            }
+        }
+    }
+
+    /// Full segments of this step have passed, and none that are longer are under way. The longest are tried again in time, however often
+    /// connections with shorter ones come and go meanwhile.
+    fn learn(&self, name: &str, step: usize, bytes: u32) {
+        if step > 0 {
+            return;
+        }
+        let now_known = Known { step, until: Some(Instant::now() + PROVEN), is_sure: true };
+        let before = std::mem::replace(&mut *self.lock(), now_known);
+        if before.step > 0 && before.is_sure {
+            tracing::info!("{name}: segments of {bytes} bytes arrive on the path to it again");
         }
     }
 
@@ -196,27 +281,16 @@ fn fill(segment: u32) -> Vec<u8> {
     Header::frame(FrameKind::Fill, &vec![0; segment.clamp(1, MAX_FILL) as usize])
 }
 
-/// Completes when full segments have passed on the connection that `attempt` makes. Tells `stuck` if that takes long.
-async fn prove<E>(
-    step: usize,
-    attempt: impl Future<Output = Result<Dialled, E>>,
-    stuck: UnboundedSender<Stuck>,
-) -> Result<Passed, Unproven<E>> {
+/// Begins to prove the connection that `attempt` makes.
+async fn begin<E>(step: usize, attempt: impl Future<Output = Result<Dialled, E>>) -> Result<Attempted, Unproven<E>> {
     let (connection, prelude) = attempt.await.map_err(Unproven::Attempt)?;
     if is_on_this_host(&connection) {
-        return Ok(Passed { dialled: (connection, prelude), step, bytes: None });
+        return Ok(Attempted::Done((connection, prelude)));
     }
     let info = tcp_info(connection.socket()).map_err(Unproven::Broken)?;
-    let bytes = info.mss_bytes;
-    let rtt = Duration::from_micros(info.rtt_us.into());
-    let tell = async || {
-        sleep(PATIENCE + rtt * PATIENCE_ROUNDS).await;
-        // Nobody listens any more if another connection was taken.
-        let _ = stuck.send(Stuck { bytes, rtt });
-    };
-    let exchange = exchange(&connection, [prelude, fill(bytes)].concat());
-    beside(exchange, tell()).await.map_err(Unproven::Broken)?;
-    Ok(Passed { dialled: (connection, Vec::new()), step, bytes: Some(bytes) })
+    let (bytes, rtt) = (info.mss_bytes, Duration::from_micros(info.rtt_us.into()));
+    let passed = Box::pin(exchange(connection, [prelude, fill(bytes)].concat()));
+    Ok(Attempted::Begun(Trial { step, bytes, rtt, since: Instant::now(), passed }))
 }
 
 /// Completes at that time, and never without one.
@@ -227,34 +301,28 @@ async fn reaches(end: Option<Instant>) {
     }
 }
 
-/// What `first` gives, with `other` run beside it.
-async fn beside<F: Future>(first: F, other: impl Future<Output = ()>) -> F::Output {
-    let (mut first, mut other) = (pin!(first), pin!(other));
-    tokio::select! {
-        done = &mut first => done,
-        () = &mut other => first.await,
-    }
-}
-
 /// Nothing is dropped on the way then. In this module's tests the loopback stands for a path.
 fn is_on_this_host(connection: &Connection) -> bool {
     !cfg!(test) && connection.socket().peer_addr().is_ok_and(|far| far.ip().to_canonical().is_loopback())
 }
 
-async fn exchange(connection: &Connection, first: Vec<u8>) -> io::Result<()> {
+async fn exchange(connection: Connection, first: Vec<u8>) -> io::Result<Connection> {
     connection.send_all(&first).await?;
-    match read_frame(connection).await? {
-        (FrameKind::Fill, _) => Ok(()),
+    match read_frame(&connection).await? {
+        (FrameKind::Fill, _) => Ok(connection),
         (FrameKind::Failed, body) => Err(invalid(decode_failed(&body).map_err(invalid)?.text)),
         (other, _) => Err(invalid(format_args!("{other:?} where FILL was due"))),
     }
 }
 
-/// The first that completes, and which it was.
-async fn first_of<F: Future>(running: &mut [Pin<Box<F>>]) -> (usize, F::Output) {
+/// The first of these whose `future` completes, and which it was.
+async fn first_of<T, F: Future + ?Sized>(
+    running: &mut [T],
+    future: impl for<'a> Fn(&'a mut T) -> Pin<&'a mut F>,
+) -> (usize, F::Output) {
     poll_fn(|cx| {
         for (number, one) in running.iter_mut().enumerate() {
-            if let Poll::Ready(done) = one.as_mut().poll(cx) {
+            if let Poll::Ready(done) = future(one).poll(cx) {
                 return Poll::Ready((number, done));
             }
         }

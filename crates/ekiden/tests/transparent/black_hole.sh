@@ -19,18 +19,22 @@ plain_key_file = "key"
 [exit]
 allow = ["10.3.0.0/24"]
 T
+# hole NODE DEVICE: drops what is long and comes from there.
+hole() {
+  on $1 nft -f - <<N
+table inet hole {
+  chain wide {
+    type filter hook prerouting priority -400; policy accept;
+    iifname $2 meta length > 1400 counter drop
+  }
+}
+N
+}
 for end in "island wan0" "exit lan0"; do
   # Each packet by itself: several segments in one would count as a long packet.
   ip -n ${end% *} link set ${end#* } gso_max_segs 1
   on ${end% *} sysctl -qw net.ipv4.tcp_mtu_probing=0
-  on ${end% *} nft -f - <<N
-table inet hole {
-  chain wide {
-    type filter hook prerouting priority -400; policy accept;
-    iifname ${end#* } meta length > 1400 counter drop
-  }
-}
-N
+  hole $end
 done
 node exit; leg=$pid
 await exit 7000
@@ -38,10 +42,29 @@ node island
 begin=$SECONDS
 whole 10.3.0.2:8080
 [ $((SECONDS - begin)) -le 15 ] || fail "it took $((SECONDS - begin)) s"
-grep -q "exit: on the path to it segments of 1448 bytes do not arrive, and those of 1208 bytes do" island.log || fail "the cause is not told"
+until_true grep -q "exit: on the path to it segments of 1448 bytes do not arrive, and those of 1208 bytes do" island.log
 # It is remembered.
 begin=$SECONDS
 whole 10.3.0.2:8080
 [ $((SECONDS - begin)) -le 5 ] || fail "the next stream took $((SECONDS - begin)) s"
 [ "$(grep -c "do not arrive, and those of" island.log)" = 1 ] || fail "it was found out again"
 stop $pid; stop $leg
+
+# The path gets narrower when connections rest that full segments have passed on, and one direction is used.
+for end in island exit; do on $end nft delete table inet hole; done
+: > island.log; : > exit.log
+node exit; leg=$pid
+await exit 7000
+node island
+for _ in 1 2 3 4; do on client curl -sSg --max-time 20 "http://10.3.0.2:8080/file" -o /dev/null & waiting+=($!); done
+wait ${waiting[@]}
+for end in "island wan0" "exit lan0"; do hole $end; done
+on client curl -sSg --max-time 9 "http://10.3.0.2:8080/file" -o /dev/null && fail "long segments pass" || true
+begin=$SECONDS
+whole 10.3.0.2:8080
+[ $((SECONDS - begin)) -le 12 ] || fail "it took $((SECONDS - begin)) s"
+until_true grep -q "exit: on the path to it segments of 1448 bytes do not arrive" island.log
+begin=$SECONDS
+for _ in 1 2 3 4 5; do whole 10.3.0.2:8080; done
+[ $((SECONDS - begin)) -le 10 ] || fail "what had rested was used: $((SECONDS - begin)) s"
+kill -9 $pid $leg

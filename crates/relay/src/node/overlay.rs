@@ -42,6 +42,7 @@ pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
                     return;
                 }
             }
+            node.overlay.stalled().iter().for_each(|stalled| node.stalled(stalled));
             let config = node.config();
             asked.follow(&node, config.overlay.as_ref().and_then(|overlay| overlay.ask_socket.as_deref()));
             if config.overlay.is_none() {

@@ -10,6 +10,10 @@ use ekiden_units::Time;
 
 use super::OnLeg;
 
+/// A connection has stalled if what was sent was sent again several times in vain: after so long, and so many round trips.
+const STALLS_MS: u32 = 3000;
+const STALLS_ROUNDS: u32 = 8;
+
 /// What is kept of a connection that carries a stream.
 #[derive(Debug)]
 pub struct Seen {
@@ -20,6 +24,8 @@ pub struct Seen {
     pub limit: Option<u64>,
     /// Whether that is by its class's ceiling, so that its rate says nothing of the leg.
     pub is_capped: bool,
+    /// Whether it stands still, and was said to.
+    has_stalled: bool,
     judged: Judged,
     last: Option<(Time, TcpInfo)>,
     rate_before: f64,
@@ -37,7 +43,16 @@ impl Seen {
     /// `info` is what the connection says as the stream begins.
     pub fn new(leg: OnLeg, class: usize, now: Time, info: Option<TcpInfo>) -> Self {
         let last = info.map(|info| (now, info));
-        Self { leg, class, limit: None, is_capped: false, judged: Judged::new(now), last, rate_before: 0.0 }
+        Self {
+            leg,
+            class,
+            limit: None,
+            is_capped: false,
+            has_stalled: false,
+            judged: Judged::new(now),
+            last,
+            rate_before: 0.0,
+        }
     }
 
     /// What has happened since the last look; `None` if there was none.
@@ -71,6 +86,12 @@ impl Seen {
         Some(SeenNow { shown, acked_bytes, received_bytes })
     }
 
+    /// Whether nothing of what was sent is acknowledged any more. True once for each time that it begins.
+    pub fn begins_to_stall(&mut self, info: &TcpInfo) -> bool {
+        let stalls = info.is_silent(STALLS_MS.max(info.rtt_us / 1000 * STALLS_ROUNDS));
+        !std::mem::replace(&mut self.has_stalled, stalls) && stalls
+    }
+
     /// What the stream says of the nodes in between, if it says something now: its path, and the part that came of what they were believed
     /// to give.
     pub fn says(&mut self, is_over: bool, now: Time) -> Option<(Arc<Taken>, f64)> {
@@ -88,7 +109,7 @@ mod tests {
     use super::*;
 
     fn seen() -> Seen {
-        Seen::new(OnLeg { peer: "paris".into(), taken: None, class: None, id: None }, 0, Time(0), None)
+        Seen::new(OnLeg { peer: "paris".into(), taken: None, class: None, id: None, owner: None }, 0, Time(0), None)
     }
 
     /// A second in which `bytes` were acknowledged, and all of it was busy.
@@ -122,6 +143,16 @@ mod tests {
         let mut sum = Sum::default();
         sum.add(&seen.look(Time::secs(4), &idle).unwrap().shown);
         assert_eq!((sum.look().rate_bit_s, sum.look().carried_bit_s), (None, 8e5));
+    }
+
+    #[test]
+    fn a_connection_stalls_once_for_each_time_that_it_begins_to() {
+        let mut seen = seen();
+        let waiting = |last_ack_ms| TcpInfo { unacked_segments: 3, last_ack_ms, ..info(1, 1_000) };
+        let shown = [2_900, 3_000, 9_000, 100, 3_100].map(|ms| seen.begins_to_stall(&waiting(ms)));
+        assert_eq!(shown, [false, true, false, false, true]);
+        assert!(!seen.begins_to_stall(&TcpInfo { rtt_us: 500_000, ..waiting(100) }));
+        assert!(!seen.begins_to_stall(&TcpInfo { rtt_us: 500_000, ..waiting(3_900) }));
     }
 
     #[test]

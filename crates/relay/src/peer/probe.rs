@@ -46,6 +46,7 @@ pub fn probe(config: &Config, name: &str) -> Result<Option<u16>, ProbeError> {
             if is_own { ProbeError::OwnKey(failure) } else { ProbeError::Refused(failure) }
         });
         connected?.end_cleanly();
+        segments.settled().await;
         Ok(segments.limit())
     })
 }

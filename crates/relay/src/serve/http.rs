@@ -341,7 +341,7 @@ impl Client<'_> {
         is_kept: bool,
     ) -> Result<Outcome, Failed> {
         // What the exit counts is the stream's, from its first exchange on.
-        let leg = origin.upstream.leg(self.node).map(|leg| OnLeg { id: leg.id.filter(|_| !is_kept), ..leg });
+        let leg = origin.upstream.leg().map(|leg| OnLeg { id: leg.id.filter(|_| !is_kept), ..leg });
         let Origin { upstream: Upstream { side, .. }, reader, .. } = &mut origin;
         let watched = leg.map(|leg| self.node.overlay.watch(side.stream.socket(), self.stream.socket(), &leg, false));
         let can_repeat = is_kept && request.is_idempotent && request.body == Body::Length(0);

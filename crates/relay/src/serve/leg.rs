@@ -24,10 +24,10 @@ use super::departure::{ClientEof, unless_client_leaves};
 use super::failed::Asked;
 use crate::access::quota::{ClientKey, Limit};
 use crate::config::Listener;
-use crate::overlay::{OnLeg, stream_id};
+use crate::overlay::{OnLeg, Owner, stream_id};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, reach_via};
-use crate::shared::{InFlightGuard, Node, Owner, Permit};
+use crate::shared::{InFlightGuard, Node, Permit};
 use crate::stream::between_streams::BetweenStreams;
 use crate::stream::duplex::{Duplex, Finished, Side};
 use crate::stream::expiry::{self, Expiry};
@@ -193,12 +193,13 @@ async fn serve_stream(
         }
         Err(limit) => Err(too_many(node, from, *limit)),
     };
-    let legs = node.overlay.watches().then(|| {
-        let beyond = reached.as_ref().ok().and_then(|upstream| upstream.leg(node));
+    let legs = reached.is_ok().then(|| {
+        let beyond = reached.as_ref().ok().and_then(Upstream::leg);
         let class = class.map(Arc::from);
-        let bound = reached.as_ref().ok().filter(|_| request.chain.is_empty());
+        let bound = reached.as_ref().ok().filter(|_| request.chain.is_empty() && node.overlay.watches());
         let id = bound.and_then(|exit| stream_id(exit.side.stream.local_addr().ok(), &request.target));
-        Box::new([Some(OnLeg { peer: from.name.clone(), taken: None, class, id }), beyond])
+        let owner = Some(from.owner.clone());
+        Box::new([Some(OnLeg { peer: from.name.clone(), taken: None, class, id, owner }), beyond])
     });
     let Upstream { side, peer, bound, made, .. } = match reached {
         Ok(upstream) => upstream,

@@ -45,6 +45,7 @@ async fn shorter_segments_are_tried_beside_when_full_ones_do_not_pass_and_are_re
     let segments = Segments::default();
     let address = node(1).await;
     assert_eq!(limits(&segments, Proof::WhenUnknown, address).await, [None, Some(1220)]);
+    timeout(LIMIT, segments.settled()).await.unwrap();
     assert_eq!(segments.limit(), Some(1220));
     // From then on no attempt has longer ones, proven or not.
     for proof in [Proof::WhenUnknown, Proof::Always] {
@@ -88,4 +89,38 @@ async fn an_attempt_that_fails_is_the_answer_and_no_other_is_made() {
     let failed = timeout(LIMIT, segments.dial("it", Proof::Always, attempt)).await.unwrap().err();
     assert!(matches!(failed, Some(Unproven::Attempt("refused"))));
     assert_eq!(attempts.load(Ordering::Relaxed), 1);
+}
+
+/// Answers FILL on the first connection only after so long: the path was down.
+async fn node_after(outage: Duration) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        for number in 0.. {
+            let (socket, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let connection = Connection::from(socket);
+                while let Ok((FrameKind::Fill, _)) = read_frame(&connection).await {
+                    if number == 0 {
+                        sleep(outage).await;
+                    }
+                    answer(&connection).await.unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn an_outage_while_a_node_is_dialled_is_no_black_hole() {
+    let segments = Segments::default();
+    let address = node_after(Duration::from_millis(2500)).await;
+    assert_eq!(limits(&segments, Proof::WhenUnknown, address).await, [None, Some(1220)]);
+    // Until it is clear what it was, connections have the segments that have passed.
+    assert_eq!(segments.limit(), None);
+    assert_eq!(limits(&segments, Proof::WhenUnknown, address).await, [Some(1220)]);
+    timeout(LIMIT, segments.settled()).await.unwrap();
+    assert_eq!(segments.limit(), None);
+    assert_eq!(limits(&segments, Proof::WhenUnknown, address).await, [None]);
 }

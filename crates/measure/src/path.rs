@@ -123,7 +123,7 @@ pub fn characterise(
         let reno = load("reno", How::UntilLoss { bdps_most: BDPS_MOST, bytes_least: BYTES_LEAST })?;
         let known = Base::of(&reno);
         let idle_us = known.rtt_us;
-        if let Some(other) = base.filter(|base| has_changed(base.rtt_us, idle_us)) {
+        if let Some(other) = base.filter(|base| has_changed(*base, known)) {
             let [before, after] = [other.rtt_us, idle_us].map(|us| us / 1e3);
             let why = format!("its base round trip was {before:.1} ms and is {after:.1} ms; measure again");
             return Err(Error::Changed { to: server.name.clone(), why });
@@ -179,9 +179,11 @@ pub fn characterise(
     Ok((record, seen))
 }
 
-/// Whether two base round trips are of different paths: the least of some 25 probes varies less than that.
-fn has_changed(before_us: f64, after_us: f64) -> bool {
-    (before_us - after_us).abs() > 0.2 * before_us.min(after_us) + 2_000.0
+/// Whether two base round trips are of different paths: the least of some 25 probes varies less than that, and with jitter by as much as most of
+/// them do.
+fn has_changed(before: Base, after: Base) -> bool {
+    let varies_us = before.spread_us.max(after.spread_us);
+    (before.rtt_us - after.rtt_us).abs() > 0.2 * before.rtt_us.min(after.rtt_us) + 2_000.0 + varies_us
 }
 
 fn take(directions: &mut Vec<PathDirection>) -> Option<PathDirection> {

@@ -152,12 +152,12 @@ fn held(trace: &Trace<'_>, base: Base) -> Option<Held> {
     let middle_us = from + span_us / 2.0;
     let (a, b) = trace.passed_bit_s(from, middle_us).zip(trace.passed_bit_s(middle_us, until_us))?;
     let rate = (a + b) / 2.0;
-    let packets = rate * base.rtt_us / 8e6 / trace.packet_bytes;
     let sent = trace.sent.iter().filter(|row| (from..until_us).contains(&(row.at_us as f64)));
     let mut rtts_us: Vec<_> = sent.map(|row| row.rtt_us).collect();
     rtts_us.sort_unstable();
     let queued_us = rtts_us.get(rtts_us.len() / 4).map_or(0.0, |rtt_us| f64::from(*rtt_us) - base.rtt_us);
     let has_queue = queued_us > (STANDS * base.rtt_us).max(SHORT_QUEUE_US) + base.spread_us;
+    let packets = rate * (base.rtt_us + if has_queue { queued_us } else { 0.0 }) / 8e6 / trace.packet_bytes;
     let does_hold = (a - b).abs() <= HELD_HALVES * a.max(b) && packets >= HELD_PACKETS;
     let part_us = span_us / HELD_PARTS;
     let parts = (0..HELD_PARTS as u32).map(|part| from + f64::from(part) * part_us);

@@ -6,7 +6,7 @@ use super::base::Base;
 use super::ended::{End, end};
 use super::model::{Bucket, Heedless, Path};
 use super::trace::{Trace, longest_us};
-use super::{find, spent_before_second};
+use super::{find, has_changed, spent_before_second};
 
 /// What is found on a path, with a second pass, where one is wanted, that keeps a window of so many segments.
 fn find(path: Path, heedless: f64) -> PathDirection {
@@ -218,5 +218,16 @@ fn a_rate_that_does_not_hold_is_no_lines() {
         let path = Path { jitter_us: 4_000.0, late: 0.0, seed, ..Path::PLAIN };
         let found = find(path, 1e9);
         assert!(is_true(&found.rate_bit_s, 20e6), "{seed}: {found:#?}");
+    }
+}
+
+#[test]
+fn jitter_is_no_other_path() {
+    let base = |path: Path| Base::of(&path.load());
+    for seed in 1..40 {
+        let path = Path { rtt_us: 2_700.0, jitter_us: 14_000.0, seed, ..Path::PLAIN };
+        let (forth, back) = (base(path), base(Path { seed: seed + 100, ..path }));
+        assert!(!has_changed(forth, back), "{forth:?} {back:?}");
+        assert!(has_changed(forth, base(Path { rtt_us: 60_000.0, ..path })), "{forth:?}");
     }
 }

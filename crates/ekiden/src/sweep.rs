@@ -191,13 +191,16 @@ pub fn place(args: &Args, scenario: &Scenario, started_unix_ms: u64) -> PathBuf 
 
 /// Writes what a run has left. The record is there whatever becomes of the series.
 pub fn write(mut record: Record, series: SeriesWriter, place: &Path) -> anyhow::Result<Record> {
-    let (record, series) = series.finish_with(|files| {
-        record.series = files;
+    let mut failed = None;
+    let record = series.finish_with(|files| {
+        record.series = files.map_err(|error| failed = Some(error)).ok();
         record.write(place)?;
         anyhow::Ok(record)
     })?;
-    series?;
-    Ok(record)
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(record),
+    }
 }
 
 /// Says on standard error if samples were given up.

@@ -52,27 +52,26 @@ impl SeriesWriter {
         }
     }
 
-    /// Writes `write`'s record and the series: both or neither, but for a series that could not be written. Then the record has none, and the
-    /// error is given with what `write` gave.
+    /// Writes the record that `write` writes, and the series: both, or neither if it fails. It is told where the series could not be written, and
+    /// may write a record without one: then no series is there.
     ///
     /// # Errors
-    /// That of `write`; then what was there stays.
+    /// Those of `write`; then what was there stays. Otherwise if a file cannot be renamed or removed.
     pub fn finish_with<T, E: From<Error>>(
         self,
-        write: impl FnOnce(Option<SeriesFiles>) -> Result<T, E>,
-    ) -> Result<(T, Result<(), Error>), E> {
+        write: impl FnOnce(Result<SeriesFiles, Error>) -> Result<T, E>,
+    ) -> Result<T, E> {
         let places = [&self.samples.place, &self.queues.place].map(Clone::clone);
         match self.prepare() {
             Ok((files, series)) => {
-                let written = write(Some(files))?;
-                Ok((written, series.publish()))
+                let written = write(Ok(files))?;
+                series.publish()?;
+                Ok(written)
             }
             Err(error) => {
-                let written = write(None)?;
-                for place in places {
-                    remove(&place)?;
-                }
-                Ok((written, Err(error)))
+                let written = write(Err(error))?;
+                places.iter().try_for_each(|place| remove(place))?;
+                Ok(written)
             }
         }
     }

@@ -206,7 +206,7 @@ fn one(
     Ok((measurement, written))
 }
 
-/// Writes a record and its samples. A record whose samples cannot be written says so.
+/// Writes a record and its samples, both or none.
 fn write(record: &Path, measurement: &mut Measurement, samples: Vec<Sample>) -> anyhow::Result<()> {
     let place = match is_file(record) {
         true => record.to_path_buf(),
@@ -222,15 +222,14 @@ fn write(record: &Path, measurement: &mut Measurement, samples: Vec<Sample>) -> 
         series.sample(sample);
     }
     let written = series.finish_with(|files| {
-        measurement.series = files;
+        measurement.series = Some(files?);
         let text = serde_json::to_string_pretty(&measurement)? + "\n";
         ekiden_files::write(&place, text.as_bytes()).map_err(|source| {
             let file = place.display().to_string();
             anyhow::Error::from(ekiden_record::Error::Unwritable { file, source })
         })
     });
-    let ((), series) = written.inspect_err(|_| measurement.series = None)?;
-    Ok(series?)
+    written.inspect_err(|_| measurement.series = None)
 }
 
 fn told(

@@ -12,6 +12,9 @@ pub const OVERFLOW_LEAST: u32 = 6;
 /// A queue of this part of the longest counts as full.
 pub const FULL: f64 = 0.8;
 
+/// A policer takes more than this part of what a sender sends that does not heed losses.
+const LOST_PART: f64 = 0.05;
+
 /// What ended a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -34,6 +37,12 @@ pub fn end(trace: &Trace<'_>, delays: &[Delay], base: Base) -> End {
         _ if lost > OVERFLOW_LEAST && (is_much || is_queue_full(delays, base)) => End::Overflow,
         _ => End::FewLosses,
     }
+}
+
+/// Whether more was lost in the second pass than chance takes, mostly.
+pub fn loses_much(second: &Trace<'_>) -> bool {
+    let (lost, delivered) = second.losses();
+    f64::from(lost.saturating_sub(second.came_twice())) > f64::from(delivered) * LOST_PART
 }
 
 /// The queue that what came last before the first gap had met, in microseconds.

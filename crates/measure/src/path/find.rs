@@ -7,8 +7,8 @@ use crate::message::Row;
 
 use super::base::{Base, QUEUE_LEAST_US};
 use super::buffer::{buffer, drop_tail};
-use super::ended::{End, end, last_us};
-use super::policer::{loses_much, policer};
+use super::ended::{End, end, last_us, loses_much};
+use super::policer::policer;
 use super::rate::rate;
 use super::trace::{Delay, Trace};
 

@@ -3,7 +3,7 @@
 use ekiden_record::Finding;
 
 use super::base::Base;
-use super::ended::{End, is_queue_full, last_us};
+use super::ended::{End, is_queue_full, last_us, loses_much};
 use super::rate::{line_rate, surely_carried};
 use super::trace::{Delay, Trace};
 
@@ -39,8 +39,6 @@ const UNSURE: f64 = 0.25;
 const TWICE_MOST: f64 = 0.2;
 /// So much of what came afterwards is looked at.
 const RIPE: f64 = 0.9;
-/// A policer takes more than this part of what a sender sends that does not heed losses.
-const LOST_PART: f64 = 0.05;
 
 /// Whether something else than a full buffer may have dropped: where a buffer overflows, a queue stands, and the line brings as much as
 /// before, for the buffer stays full.
@@ -164,12 +162,6 @@ fn held(trace: &Trace<'_>, base: Base) -> Option<Held> {
     let of_parts = parts.filter_map(|from_us| trace.passed_bit_s(from_us, from_us + part_us));
     let most = of_parts.fold(rate, f64::max);
     does_hold.then_some(Held { rate, most, unsure: base.spread_us / span_us, has_queue })
-}
-
-/// Whether more was lost in the second pass than chance takes, mostly.
-pub fn loses_much(second: &Trace<'_>) -> bool {
-    let (lost, delivered) = second.losses();
-    f64::from(lost.saturating_sub(second.came_twice())) > f64::from(delivered) * LOST_PART
 }
 
 /// What the second pass shows where the first lost few segments: that much is lost and no queue stands.

@@ -3,8 +3,7 @@
 use ekiden_record::Finding;
 
 use super::base::Base;
-use super::ended::End;
-use super::policer::loses_much;
+use super::ended::{End, loses_much};
 use super::trace::{Delay, STEPS_MOST, Trace};
 
 /// A stretch of arrivals at the line's rate is no shorter than this, and has no fewer packets.

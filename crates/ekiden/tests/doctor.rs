@@ -124,7 +124,7 @@ fn peers() -> Result<(), Failed> {
         format!("key_file = \"{key}\"\n[peer.city]\naddress = \"127.0.0.1:7000\"\nfingerprint = \"{print}\"\n")
     };
     let lone = keygen(folder.path(), &["lone.key"])?;
-    let allow = format!("which is {lone}; on city's host: ekiden peer allow -c FILE island {lone}");
+    let allow = format!("which is {lone}; on city's host: `ekiden peer allow -c FILE island {lone}`");
     let plain = |key: &str| format!("[peer.city]\naddress = \"127.0.0.1:7001\"\nplain_key_file = \"{key}\"\n");
     for right in [tls("island.key", &city), plain("line.key")] {
         let output = doctor_beside_city(&folder, &right, "--json")?;

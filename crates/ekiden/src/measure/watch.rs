@@ -120,7 +120,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     match args.json {
         true => out::text(show::json_lines(&record)?)?,
-        false => out::text(show::text(&record))?,
+        false => out::text(out::wrapped(&show::text(&record)))?,
     }
     leave(args, &watch, &record, record_place.as_deref())
 }

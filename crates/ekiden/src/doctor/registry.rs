@@ -74,7 +74,7 @@ fn health(paths: &mut Paths, subject: &str, health: &Health) {
     } else if !is_compacted && *revision > CHANGES {
         costs(
             "it has kept every change since it began, and beyond its quota it grants no lease",
-            "start it with --auto-compaction-mode periodic --auto-compaction-retention 10m",
+            "start it with `--auto-compaction-mode periodic --auto-compaction-retention 10m`",
         )
     } else {
         Verdict::Good

@@ -4,7 +4,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nix::unistd::{getegid, geteuid, getgroups};
+use nix::unistd::{Gid, getegid, geteuid, getgroups};
 
 use crate::read::{FileKind, Opened, ReadError, open, without_mark};
 
@@ -52,8 +52,8 @@ pub fn one_line(text: &str) -> Option<&str> {
 impl Opened {
     /// Checks that nobody but this process's user, its owner and root can read what is in `file`, the path by which it was opened.
     ///
-    /// A group may read it if it is one of this process's and the owner is root or this process's user, as with a secret that an
-    /// orchestrator mounts for a service; and what systemd has handed to this service (LoadCredential in systemd.exec(5)).
+    /// A group may read it if it is one of this process's and the owner is root, as with a secret that an orchestrator mounts for a
+    /// service; and what systemd has handed to this service (LoadCredential in systemd.exec(5)).
     ///
     /// # Errors
     /// If others can, with what to do.
@@ -69,10 +69,12 @@ impl Opened {
     }
 }
 
+/// Whether root has given it to a group of this process, which cannot change its rights. A file of this process's own user needs no
+/// group: others may be in that.
 fn is_of_own_group(there: &Metadata) -> bool {
-    let is_own = there.uid() == 0 || there.uid() == geteuid().as_raw();
     let groups = getgroups().unwrap_or_default();
-    is_own && groups.into_iter().chain([getegid()]).any(|group| group.as_raw() == there.gid())
+    let mut groups = groups.into_iter().chain([getegid()]).map(Gid::as_raw);
+    there.uid() == 0 && groups.any(|group| group == there.gid())
 }
 
 /// Whether systemd has handed it to this service. The group's bits are then those of an access control list, and the directory is
@@ -137,8 +139,11 @@ mod tests {
             fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
             open(&file, FileKind::Key).unwrap().check_private(&file)
         };
-        for mode in [0o400, 0o600, 0o440, 0o640] {
+        for mode in [0o400, 0o600] {
             assert_eq!(with(mode), Ok(()), "{mode:o}");
+        }
+        for mode in [0o440, 0o640] {
+            assert_eq!(with(mode).is_ok(), user == 0, "{mode:o}");
         }
         for mode in [0o444, 0o644, 0o404, 0o660, 0o620, 0o410, 0o604] {
             let said = with(mode).unwrap_err().to_string();

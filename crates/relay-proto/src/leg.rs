@@ -10,7 +10,7 @@ mod messages;
 pub use frame::{
     Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_DATA, MAX_FILL, MAX_TOLD, ProtocolError,
 };
-pub use handshake::{Acceptor, Dialler, HandshakeError, NONCE_BYTES, Nonce, SharedSecret};
+pub use handshake::{Acceptor, Dialler, HandshakeError, MAX_UNPROVEN, NONCE_BYTES, Nonce, SharedSecret};
 pub use messages::{
     MAX_ASKED, MAX_CHAIN, MAX_NAME, MessageError, Open, decode_ask, decode_failed, decode_opened, encode_ask,
     encode_failed, encode_opened, is_node_name,

@@ -41,21 +41,23 @@ struct Rows<K> {
     /// Counts those that have come.
     next: u64,
     all: usize,
+    /// When each has come, the oldest first.
+    ages: BTreeMap<u64, Instant>,
     /// Of each owner, the oldest first.
-    owners: BTreeMap<K, BTreeMap<u64, Row>>,
+    owners: BTreeMap<K, BTreeMap<u64, Arc<Notify>>>,
     /// The last one is who has most; among equals whose oldest is older.
     order: BTreeSet<(usize, Reverse<u64>, K)>,
 }
 
-#[derive(Debug)]
-struct Row {
-    since: Instant,
-    evicted: Arc<Notify>,
-}
-
 impl<K> Default for EvictionTable<K> {
     fn default() -> Self {
-        Self(Mutex::new(Rows { next: 0, all: 0, owners: BTreeMap::new(), order: BTreeSet::new() }))
+        Self(Mutex::new(Rows {
+            next: 0,
+            all: 0,
+            ages: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            order: BTreeSet::new(),
+        }))
     }
 }
 
@@ -74,19 +76,23 @@ impl<K: Ord + Clone> EvictionTable<K> {
         }
         let number = rows.next;
         rows.next += 1;
-        rows.insert(&owner, number, Row { since: Instant::now(), evicted: evicted.clone() });
+        rows.insert(&owner, number, evicted.clone());
         drop(rows);
         Evictable { table: self.clone(), owner, number, evicted }
     }
 
-    /// Evicts one connection: the oldest of whoever has most, if that is in the table for so long. False if it is not.
+    /// Evicts one connection that is in the table for so long: the oldest of whoever has most and has such a one. False if there is none.
     pub fn evict_one(&self, older_than: Duration) -> bool {
         let mut rows = self.lock();
-        let most = rows.order.last().map(|(.., owner)| owner.clone());
-        let oldest = |owner: &K| Some(rows.owners.get(owner)?.first_key_value()?.1.since);
-        match most {
-            Some(owner) if oldest(&owner).is_some_and(|since| since.elapsed() >= older_than) => rows.evict(&owner),
-            _ => false,
+        let is_old = |since: &Instant| since.elapsed() >= older_than;
+        // In a flood all are young, which is known at once.
+        if !rows.ages.first_key_value().is_some_and(|(_, since)| is_old(since)) {
+            return false;
+        }
+        let has_old = |(_, Reverse(oldest), _): &&(usize, Reverse<u64>, K)| rows.ages.get(oldest).is_some_and(is_old);
+        match rows.order.iter().rev().find(has_old).map(|(.., owner)| owner.clone()) {
+            Some(owner) => rows.evict(&owner),
+            None => false,
         }
     }
 
@@ -125,15 +131,17 @@ impl<K: Ord + Clone> Drop for Evictable<K> {
 }
 
 impl<K: Ord + Clone> Rows<K> {
-    fn insert(&mut self, owner: &K, number: u64, row: Row) {
+    fn insert(&mut self, owner: &K, number: u64, evicted: Arc<Notify>) {
         self.all += 1;
-        self.change(owner, |rows| drop(rows.insert(number, row)));
+        self.ages.insert(number, Instant::now());
+        self.change(owner, |rows| drop(rows.insert(number, evicted)));
     }
 
     fn remove(&mut self, owner: &K, number: u64) {
         // One that was evicted is gone already.
         if self.owners.get(owner).is_some_and(|rows| rows.contains_key(&number)) {
             self.all -= 1;
+            self.ages.remove(&number);
             self.change(owner, |rows| drop(rows.remove(&number)));
         }
     }
@@ -141,15 +149,15 @@ impl<K: Ord + Clone> Rows<K> {
     /// Evicts the oldest of `owner`, if it has any.
     fn evict(&mut self, owner: &K) -> bool {
         let oldest = self.owners.get(owner).and_then(BTreeMap::first_key_value);
-        let Some((number, evicted)) = oldest.map(|(number, row)| (*number, row.evicted.clone())) else { return false };
+        let Some((number, evicted)) = oldest.map(|(number, evicted)| (*number, evicted.clone())) else { return false };
         evicted.notify_one();
         self.remove(owner, number);
         true
     }
 
     /// Changes the rows of `owner`, and its place in the order with them.
-    fn change(&mut self, owner: &K, change: impl FnOnce(&mut BTreeMap<u64, Row>)) {
-        let place = |rows: &BTreeMap<u64, Row>| {
+    fn change(&mut self, owner: &K, change: impl FnOnce(&mut BTreeMap<u64, Arc<Notify>>)) {
+        let place = |rows: &BTreeMap<u64, Arc<Notify>>| {
             let (oldest, _) = rows.first_key_value()?;
             Some((rows.len(), Reverse(*oldest), owner.clone()))
         };
@@ -187,7 +195,12 @@ mod tests {
         assert_eq!(table.len(), 64);
         assert_eq!(many.iter().map(is_evicted).filter(|evicted| *evicted).count(), 3);
         drop(many);
-        assert!(table.is_empty() && table.lock().owners.is_empty() && table.lock().order.is_empty());
+        assert!(
+            table.is_empty()
+                && table.lock().ages.is_empty()
+                && table.lock().owners.is_empty()
+                && table.lock().order.is_empty()
+        );
         // Nine take all.
         let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
         let all: Vec<Vec<_>> = names.iter().map(|owner| (0..60).map(|_| table.add(*owner, bounds)).collect()).collect();
@@ -219,6 +232,22 @@ mod tests {
         let young = table.add(1, Bounds::NONE);
         assert!(!table.evict_one(Duration::from_secs(3600)) && !is_evicted(&young));
         assert!(table.evict_one(Duration::ZERO) && is_evicted(&young) && table.is_empty());
+    }
+
+    #[test]
+    fn where_all_of_whoever_has_most_are_young_the_next_is_looked_at() {
+        let table = Arc::new(EvictionTable::default());
+        let old = [table.add("one", Bounds::NONE), table.add("two", Bounds::NONE), table.add("two", Bounds::NONE)];
+        let age = Duration::from_millis(50);
+        std::thread::sleep(age);
+        let young: Vec<_> = (0..10).map(|_| table.add("most", Bounds::NONE)).collect();
+        for expected in [[false, true, false], [true, true, false], [true, true, true]] {
+            assert!(table.evict_one(age));
+            let seen = [0, 1, 2].map(|number| !table.lock().ages.contains_key(&number));
+            assert_eq!(seen, expected);
+        }
+        assert!(old.iter().all(is_evicted) && !young.iter().any(is_evicted));
+        assert!(!table.evict_one(Duration::from_secs(60)));
     }
 
     #[test]

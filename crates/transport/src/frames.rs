@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
-use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_FILL, ProtocolError};
+use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_FILL, MAX_UNPROVEN, ProtocolError};
 
 use crate::connection::Connection;
 
@@ -19,6 +19,27 @@ pub async fn read_frame(stream: &Connection) -> io::Result<(FrameKind, Vec<u8>)>
         _ if Header::is_tls(header[0]) => Err(broken(ProtocolError::Tls)),
         n => read_rest(stream, header, n).await,
     }
+}
+
+/// Reads the body of a frame of this kind, before the other side has proven a key. Another kind, or more than such frames have, is refused
+/// by its header, before there is memory for it.
+///
+/// # Errors
+/// As [`read_frame`].
+pub async fn read_unproven(stream: &Connection, kind: FrameKind) -> io::Result<Vec<u8>> {
+    let mut bytes = [0; HEADER_BYTES];
+    match stream.receive(&mut bytes).await? {
+        0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+        _ if Header::is_tls(bytes[0]) => return Err(broken(ProtocolError::Tls)),
+        n => stream.receive_exact(&mut bytes[n..]).await?,
+    }
+    let header = Header::decode(bytes).map_err(broken)?;
+    if header.kind != kind || header.length > MAX_UNPROVEN {
+        return Err(invalid(format_args!("{:?} of {} bytes where {kind:?} was due", header.kind, header.length)));
+    }
+    let mut body = vec![0; header.length as usize];
+    stream.receive_exact(&mut body).await?;
+    Ok(body)
 }
 
 /// As [`read_frame`], for a frame of whose `header` the first `n` bytes have been read.

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use crate::budget::Holding;
 use crate::connection::Connection;
-use crate::frames::{invalid, protocol_error, read_frame};
+use crate::frames::{invalid, protocol_error, read_frame, read_unproven};
 use crate::security::{Credential, Security};
 
 /// The memory that a node which connects may hold before it has proven a key: what it has sent, the state of the handshake, and
@@ -132,9 +132,8 @@ pub async fn accept(
 async fn prove(key: &SharedSecret, stream: &Connection) -> io::Result<Result<String, String>> {
     let refused = |why: &dyn Display| Ok(Err(why.to_string()));
     let mut acceptor = Acceptor::new(key.clone(), random_secret()?);
-    let body = match read_frame(stream).await {
-        Ok((FrameKind::Hello, body)) => body,
-        Ok(_) => return Err(invalid("not a HELLO")),
+    let body = match read_unproven(stream, FrameKind::Hello).await {
+        Ok(body) => body,
         // The dialler speaks TLS and cannot read the refusal, but it can see from it that this side does not speak TLS.
         Err(error) if protocol_error(&error) == Some(&ProtocolError::Tls) => return refused(&ProtocolError::Tls),
         Err(error) => return Err(error),
@@ -145,14 +144,13 @@ async fn prove(key: &SharedSecret, stream: &Connection) -> io::Result<Result<Str
     };
     stream.send_all(&hello).await?;
     // The dialler knows by now whether this node has its key. It tells nobody, and closes the connection.
-    let read = read_frame(stream).await.map_err(|error| match error.kind() {
+    let read = read_unproven(stream, FrameKind::Auth).await.map_err(|error| match error.kind() {
         kind @ (io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof) => {
             io::Error::new(kind, "it closed the connection before it had proven the key: it may have another one")
         }
         _ => error,
     });
-    let (FrameKind::Auth, body) = read? else { return Err(invalid("not an AUTH")) };
-    match acceptor.authenticate(&body) {
+    match acceptor.authenticate(&read?) {
         Ok(name) => Ok(Ok(name)),
         Err(error) => refused(&error),
     }
@@ -163,7 +161,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use ekiden_relay_proto::leg::SharedSecret;
+    use ekiden_relay_proto::leg::{Header, MAX_CONTROL, MAX_FILL, SharedSecret};
     use tokio::net::TcpListener;
     use tokio::time::timeout;
 
@@ -201,6 +199,28 @@ mod tests {
         drop(strangers);
         // Other tests of the program hold a little.
         assert!(budget::held() < 50 * UNPROVEN_BYTES);
+    }
+
+    #[tokio::test]
+    async fn before_a_proof_a_frame_that_is_none_of_it_is_refused_by_its_header() {
+        let security = Security::Plain(SharedKey { key: SharedSecret([7; 32]), file: PathBuf::new() });
+        let hello = Dialler::new(SharedSecret([7; 32]), "test", [8; 32]).hello();
+        for (before, kind, length) in [
+            (&[][..], FrameKind::Fill, MAX_FILL),
+            (&[], FrameKind::Hello, MAX_CONTROL),
+            (&hello, FrameKind::Fill, MAX_FILL),
+            (&hello, FrameKind::Auth, MAX_CONTROL),
+            (&hello, FrameKind::Open, 1),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let stranger = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (socket, _) = listener.accept().await.unwrap();
+            let said = [before, &Header { kind, length }.encode()].concat();
+            stranger.try_write(&said).unwrap();
+            let accepted = timeout(Duration::from_secs(5), accept(socket, &security, "own")).await;
+            let refused = accepted.expect("nothing more is waited for").err().expect("it is refused");
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidData, "{kind:?}: {refused}");
+        }
     }
 
     #[tokio::test]

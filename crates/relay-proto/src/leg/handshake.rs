@@ -8,13 +8,16 @@ use sha2::Sha256;
 
 use super::VERSION;
 use super::frame::{FrameKind, Header};
-use super::messages::is_node_name;
+use super::messages::{MAX_NAME, is_node_name};
 
 /// The bytes of a nonce.
 pub const NONCE_BYTES: usize = 32;
 
 /// The bytes of a proof.
 const MAC_BYTES: usize = 32;
+
+/// The most bytes of the body of any frame before a dialler's proof, its AUTH among them.
+pub const MAX_UNPROVEN: u32 = (MAC_BYTES + MAX_NAME) as u32;
 
 /// Random bytes, fresh for every connection.
 pub type Nonce = [u8; NONCE_BYTES];

@@ -18,13 +18,15 @@ use crate::stream::running::acknowledged;
 
 /// A host that takes nothing for so long, and was never slow before, is not waited for: it does not read.
 const HOST_STANDS: Duration = Duration::from_secs(2);
-/// The same of a node. One whose own receiver is slow takes a megabyte or more at a time: at 64 kB/s or faster it is not taken for one that
-/// stands.
-const NODE_STANDS: Duration = Duration::from_secs(16);
-/// So many bytes a receiver that is slow may take at a time: twice what a pipe holds, which is read only when it is empty.
-const LUMP_BYTES: u64 = 2 << 20;
-/// No receiver may take nothing for longer.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Whoever takes less in a second is not waited for to the end.
+const FLOOR_BYTES_S: u64 = 16 << 10;
+/// So many bytes a node takes at a time: what a pipe holds, which is read only when it is empty.
+const LUMP_BYTES: u64 = 1 << 20;
+/// A node that takes nothing for so long, and everybody else, is not waited for: by then its own receiver has emptied its pipe, if it takes
+/// what it must at least.
+const LONGEST: Duration = Duration::from_secs(LUMP_BYTES / FLOOR_BYTES_S);
+/// All of it ends after so long.
+const MOST: Duration = Duration::from_secs(600);
 /// How often it is looked whether something was taken.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -37,7 +39,7 @@ pub async fn pass_on(
     to: Output<'_>,
     expiry: &mut Option<Box<Expiry>>,
 ) {
-    let standing = if to.framing == Framing::Leg { NODE_STANDS } else { HOST_STANDS };
+    let standing = if to.framing == Framing::Leg { LONGEST } else { HOST_STANDS };
     let to = to.connection;
     if pump.is_done() || pump.is_refused() {
         return;
@@ -70,18 +72,21 @@ pub async fn discard(from: &Connection) {
     pending().await
 }
 
-/// Completes when the receiver takes nothing for longer than its pace explains. How long it has taken nothing already counts: a reset
-/// that comes over several nodes is not held up at each of them.
+/// Completes when the receiver takes nothing for longer than its pace explains, or less in all than it must. How long it has taken nothing
+/// already counts: a reset that comes over several nodes is not held up at each of them.
 async fn takes_nothing(to: &Connection, standing: Duration) {
     let Ok(first) = tcp_info(to.socket()) else { return };
     let has_stood = if first.unsent_bytes > 0 && first.is_shut_out() { first.last_sent_ms } else { 0 };
-    let now = Instant::now();
-    let mut since = now.checked_sub(Duration::from_millis(has_stood.into())).unwrap_or(now);
+    let begin = Instant::now();
+    let mut since = begin.checked_sub(Duration::from_millis(has_stood.into())).unwrap_or(begin);
     let mut taken = first.acked_bytes;
     while let Ok(info) = tcp_info(to.socket()) {
         if info.acked_bytes != taken {
             (taken, since) = (info.acked_bytes, Instant::now());
         } else if since.elapsed() >= patience(&info, standing) {
+            return;
+        }
+        if begin.elapsed() >= in_all(&info, taken.saturating_sub(first.acked_bytes)) {
             return;
         }
         sleep(LOOK).await;
@@ -93,8 +98,14 @@ async fn takes_nothing(to: &Connection, standing: Duration) {
 /// the pace says nothing.
 fn patience(info: &TcpInfo, standing: Duration) -> Duration {
     let busy = Duration::from_micros(info.busy_us);
-    let lumps = LUMP_BYTES as f64 / info.acked_bytes.max(1) as f64;
+    let lumps = (2 * LUMP_BYTES) as f64 / info.acked_bytes.max(1) as f64;
     busy.mul_f64(lumps.min(0.5)).clamp(standing, LONGEST)
+}
+
+/// How long a receiver may take that has taken so many bytes since the other side broke, and to which the rest is under way.
+fn in_all(info: &TcpInfo, taken: u64) -> Duration {
+    let under_way = u64::from(info.unacked_segments) * u64::from(info.mss_bytes) + u64::from(info.unsent_bytes);
+    MOST.min(LONGEST + Duration::from_secs((taken + under_way) / FLOOR_BYTES_S))
 }
 
 #[cfg(test)]
@@ -107,20 +118,34 @@ mod tests {
 
     fn after(seconds: u64, acked_bytes: u64) -> u64 {
         let info = TcpInfo { acked_bytes, busy_us: seconds * 1_000_000, ..TcpInfo::default() };
-        patience(&info, NODE_STANDS).as_secs()
+        patience(&info, HOST_STANDS).as_secs()
     }
 
     #[test]
     fn who_is_slow_is_waited_for_and_who_stands_still_is_not() {
-        assert_eq!(after(1, 100 << 20), 16, "fast so far");
+        assert_eq!(after(1, 100 << 20), 2, "fast so far");
         // 3 MB filled the buffers at once, and then 50 kB/s were taken, or 20 kB/s.
         assert_eq!(after(600, 3_000_000 + 600 * 50_000), 38);
-        assert_eq!(after(600, 3_000_000 + 600 * 20_000), 60);
+        assert_eq!(after(600, 3_000_000 + 600 * 20_000), 64);
         for standing in [1, 10, 100, 1000] {
             for buffers in [0, 64 << 10, 1 << 20, 8 << 20] {
-                assert!(after(standing, buffers) <= 16.max(standing), "{standing} s, {buffers} bytes");
+                assert!(after(standing, buffers) <= 64.min(standing.max(2)), "{standing} s, {buffers} bytes");
             }
         }
+    }
+
+    #[test]
+    fn a_receiver_has_as_long_as_it_needs_at_the_least_pace_and_no_longer() {
+        let left = |unsent_bytes, taken| in_all(&TcpInfo { unsent_bytes, ..TcpInfo::default() }, taken).as_secs();
+        // At 20 kB/s, whatever it takes at a time: there is time left until it has everything.
+        let all = 3 << 20;
+        for seconds in (0..all / 20_000).step_by(10) {
+            let taken = seconds * 20_000;
+            assert!(left((all - taken) as u32, taken) > seconds + 50, "after {seconds} s");
+        }
+        // A byte a minute.
+        assert_eq!(left(100_000, 3), 70);
+        assert_eq!(left(u32::MAX, 0), 600);
     }
 
     #[tokio::test]

@@ -374,10 +374,15 @@ pub fn ends_cleanly(stream: &mut TcpStream) -> bool {
     }
 }
 
-pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, condition: impl FnMut() -> bool) {
+    wait_for(PATIENCE, what, condition);
+}
+
+/// As [`wait_until`], for what takes its time.
+pub fn wait_for(patience: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(start.elapsed() < patience, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

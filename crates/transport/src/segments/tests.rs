@@ -115,7 +115,7 @@ async fn node_after(outage: Duration) -> std::net::SocketAddr {
 #[tokio::test]
 async fn an_outage_while_a_node_is_dialled_is_no_black_hole() {
     let segments = Segments::default();
-    let address = node_after(Duration::from_millis(2500)).await;
+    let address = node_after(Duration::from_millis(1500)).await;
     assert_eq!(limits(&segments, Proof::WhenUnknown, address).await, [None, Some(1220)]);
     // Until it is clear what it was, connections have the segments that have passed.
     assert_eq!(segments.limit(), None);

@@ -413,7 +413,8 @@ fn warn_beyond(node: &Node, peer: &str, failure: &Failure) {
         failure.code,
         FailureCode::UnknownNode | FailureCode::Authentication | FailureCode::NodeUnreachable | FailureCode::Overloaded
     ) {
-        node.lines.warn("beyond", peer, format_args!("a stream over node {peer} failed behind it: {failure}"));
+        let told = node.told(failure);
+        node.lines.warn("beyond", peer, format_args!("a stream over node {peer} failed behind it: {told}"));
     }
 }
 

@@ -1,6 +1,7 @@
 //! What all connections of a node share.
 
 mod permit;
+mod told;
 pub mod turns;
 
 use std::io;
@@ -15,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, watch};
 
 pub use self::permit::{Claim, Current, Permit};
+pub use self::told::word;
 use crate::access::logins::Logins;
 use crate::access::quota::{Allowance, ClientKey, Limit, QuotaGuard, Quotas};
 use crate::config::{Config, ListenerKind, Tcp};

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::sync::Mutex;
 
 use common::*;
-use ekiden_relay_proto::leg::{FrameKind, encode_opened};
+use ekiden_relay_proto::leg::{FrameKind, Header, encode_opened};
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -115,6 +115,52 @@ fn what_is_wrong_further_on_in_a_chain_is_in_the_log_of_the_first_node() {
         drop(entry);
         let lines = &logged(part)[before..];
         assert!(lines[1].contains("does not know the node 'nobody' (and 2 more"), "the last reason is told: {lines:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_further_on_names_no_destination_where_that_is_left_out() {
+    log::to(|line| LINES.lock().unwrap().push(line));
+    let middle = leg_node(Mode::Plain, "hub", Some(("gone", closed_port())), "");
+    let entry = node(&format!(
+        "log_addresses = false\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n[peer.hub]\naddress = \"{}\"\n{}\
+         [[route]]\nto = [\"*\"]\nvia = [\"hub\", \"gone\"]\n",
+        middle.address("leg").unwrap(),
+        Mode::Plain.peer("key")
+    ));
+    assert_ne!(socks(entry.address("socks").unwrap(), "192.0.2.1", 80).0, 0);
+    assert_eq!(
+        logged("a stream over node hub failed behind it"),
+        ["a stream over node hub failed behind it: node unreachable"]
+    );
+}
+
+#[test]
+fn a_request_whose_response_breaks_off_at_a_node_is_in_the_log() {
+    log::to(|line| LINES.lock().unwrap().push(line));
+    for (response, name) in [("", "early"), ("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", "late")] {
+        let (listener, address) = listener();
+        let entry = node(&format!(
+            "name = \"web\"\n[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n[peer.{name}]\naddress = \"{address}\"\n\
+             plain_key_file = \"key\"\n[[route]]\nto = [\"*\"]\nvia = [\"{name}\"]\n"
+        ));
+        let mut client = connect(entry.address("web").unwrap());
+        client.write_all(b"GET http://192.0.2.1/ HTTP/1.1\r\nHost: 192.0.2.1\r\n\r\n").unwrap();
+        let mut dying = peer::accept_node(&listener);
+        assert_eq!(peer::frame(&mut dying).0, FrameKind::Open);
+        dying.write_all(&encode_opened(None)).unwrap();
+        if !response.is_empty() {
+            dying.write_all(&Header::frame(FrameKind::Data, response.as_bytes())).unwrap();
+            assert!(read_head(&mut client).starts_with("HTTP/1.1 200"));
+            body(&mut client, 4);
+        } else {
+            // The request is known to have been sent.
+            assert_eq!(peer::frame(&mut dying).0, FrameKind::Data);
+        }
+        reset(dying);
+        let line = format!("a stream broke off at node {name}, before it or behind it: 127.0.0.1:");
+        wait_until("it is said", || logged(&line).len() == 1);
+        assert!(logged(&line)[0].contains(" by http to 192.0.2.1:80: "), "{:?}", logged(&line));
     }
 }
 

@@ -129,8 +129,12 @@ impl Search<'_> {
                 }
                 if is_of_a_node(&failure) {
                     let (node, to) = (self.node, self.to.target);
-                    let line = format_args!("over {} to {to}: {failure}; the next path is tried", taken.path);
-                    node.lines.info("path", self.near, line);
+                    let (path, told) = (&taken.path, node.told(&failure));
+                    let line = match node.config().log_addresses {
+                        true => format!("over {path} to {to}: {told}; the next path is tried"),
+                        false => format!("over {path}: {told}; the next path is tried"),
+                    };
+                    node.lines.info("path", self.near, format_args!("{line}"));
                     node.overlay.path_failed(&taken);
                     self.first.get_or_insert(failure);
                     break;
@@ -181,7 +185,8 @@ impl Search<'_> {
             self.node.overlay.suspect(&late.taken, &self.to.target.host, why);
         }
         if let Some((failure, taken)) = &self.said {
-            let why = format!("streams were refused ({failure}), and were opened on another path");
+            let told = self.node.told(failure);
+            let why = format!("streams were refused ({told}), and were opened on another path");
             self.node.overlay.suspect(taken, &self.to.target.host, &why);
         }
         reached

@@ -8,7 +8,7 @@ use ekiden_relay_proto::{Failure, FailureCode, Target};
 use super::departure::has_left;
 use crate::access::quota::ClientKey;
 use crate::config::Peer;
-use crate::shared::Node;
+use crate::shared::{Node, word};
 use crate::stream::duplex::Broken;
 use crate::stream::pump::PumpError;
 
@@ -75,23 +75,4 @@ impl Asked {
 fn is_of_nodes(code: FailureCode) -> bool {
     use FailureCode as C;
     matches!(code, C::NodeUnreachable | C::UnknownNode | C::Authentication | C::Protocol)
-}
-
-/// The failure in a word or two, which is also the kind of its line.
-fn word(code: FailureCode) -> &'static str {
-    use FailureCode as C;
-    match code {
-        C::Refused => "connection refused",
-        C::NetworkUnreachable => "network unreachable",
-        C::HostUnreachable => "host unreachable",
-        C::TimedOut => "no answer in time",
-        C::NameNotFound => "unknown name",
-        C::Forbidden => "forbidden",
-        C::UnknownNode => "unknown node",
-        C::Authentication => "unknown key",
-        C::NodeUnreachable => "node unreachable",
-        C::Overloaded => "overloaded",
-        C::Protocol => "protocol broken",
-        C::Other => "another reason",
-    }
 }

@@ -35,7 +35,7 @@ use crate::reach::{self, Destination, Upstream, is_allowed, reach};
 use crate::serve::http::body::Reader;
 use crate::shared::Current;
 use crate::shared::Node;
-use crate::stream::duplex::Side;
+use crate::stream::duplex::{Broken, Side};
 use crate::stream::expiry::Expiry;
 use crate::stream::framing::Framing;
 use crate::stream::output::Output;
@@ -86,6 +86,8 @@ enum Failed {
     Mixup(Spoken),
     /// The kept connection to the origin was closed before a response, and the request may be sent again.
     Again,
+    /// The origin's connection broke.
+    Lost(PumpError),
     /// The client's connection must be reset: a response was begun, or the client itself is gone.
     Reset(PumpError),
 }
@@ -167,7 +169,7 @@ pub(super) async fn prepare(
                 tracing::debug!("http to {}: reset: {error}", request.target);
                 break Last::Broken;
             }
-            Err(Failed::Again | Failed::Mixup(_)) => break Last::Broken,
+            Err(Failed::Again | Failed::Lost(_) | Failed::Mixup(_)) => break Last::Broken,
         }
         busy = None;
     };
@@ -342,11 +344,16 @@ impl Client<'_> {
     ) -> Result<Outcome, Failed> {
         // What the exit counts is the stream's, from its first exchange on.
         let leg = origin.upstream.leg().map(|leg| OnLeg { id: leg.id.filter(|_| !is_kept), ..leg });
-        let Origin { upstream: Upstream { side, .. }, reader, .. } = &mut origin;
+        let Origin { upstream: Upstream { side, peer, .. }, reader, .. } = &mut origin;
+        let lost = |error, has_begun| {
+            let broken = Broken { error, is_beyond: true };
+            Asked::new(self.caller.address(), "http", &request.target).log_broken(self.node, peer.as_deref(), &broken);
+            if has_begun { Failed::Reset(broken.error) } else { gone(&broken.error) }
+        };
         let watched = leg.map(|leg| self.node.overlay.watch(side.stream.socket(), self.stream.socket(), &leg, false));
         let can_repeat = is_kept && request.is_idempotent && request.body == Body::Length(0);
         if !is_sent && let Err(error) = side.output().write(&request.head).await {
-            return Err(if can_repeat { Failed::Again } else { gone(&error) });
+            return Err(if can_repeat { Failed::Again } else { lost(error, false) });
         }
         let chunked = Chunked::new(false).without(&request.listed);
         let sending = self.reader.pass_body(request.body, chunked, &self.stream, side.output());
@@ -356,6 +363,7 @@ impl Client<'_> {
         let (response, sent) = exchanged.map_err(|failed| match failed {
             // This is an error of the request's body: that of a response comes only after the response has begun.
             Failed::Reset(PumpError::Malformed(reason)) if !exchange.has_begun() => Failed::Tell(400, reason.into()),
+            Failed::Lost(error) => lost(error, exchange.has_begun()),
             other => other,
         })?;
         match sent {
@@ -366,7 +374,7 @@ impl Client<'_> {
             }
             // The kernel reports an error of a connection only once. The writer has got it, so the reader has seen an end that
             // may be false.
-            Sent::Broken if response.body == Body::UntilEnd => return Err(Failed::Reset(PumpError::Truncated)),
+            Sent::Broken if response.body == Body::UntilEnd => return Err(lost(PumpError::Truncated, true)),
             Sent::Part | Sent::Broken => return Ok(Outcome::Close),
         }
         // Others may use the leg while the client has nothing to ask.

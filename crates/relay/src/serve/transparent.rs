@@ -69,7 +69,12 @@ pub(super) async fn prepare(
 async fn reach_anyhow(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure> {
     match reach(node, to, Early::Nothing).await {
         Err(failure) if failure.code == FailureCode::NodeUnreachable => {
-            node.lines.warn("bypass", "", format_args!("{} goes by no other node: {failure}", to.target));
+            let told = node.told(&failure);
+            let line = match node.config().log_addresses {
+                true => format!("{} goes by no other node: {told}", to.target),
+                false => format!("a stream goes by no other node: {told}"),
+            };
+            node.lines.warn("bypass", "", format_args!("{line}"));
             exit(node, to).await
         }
         other => other,

@@ -131,7 +131,7 @@ impl<'a> Exchange<'a> {
                 Ok(None) => {
                     return Err(Failed::Tell(502, "the origin closed the connection without a response".into()));
                 }
-                Err(Failed::Reset(error)) => return Err(gone(&error)),
+                Err(Failed::Reset(error)) => return Err(Failed::Lost(error)),
                 Err(failed) => return Err(failed),
             };
             let response = parse_response(&head, self.limits.http_fields as usize, self.request)
@@ -143,7 +143,12 @@ impl<'a> Exchange<'a> {
             self.answer(&response.head).await?;
             let chunked = Chunked::new(response.unchunk).without(&response.listed);
             let passed = reader.pass_body(response.body, chunked, from, self.to_client()).await;
-            passed.map_err(Failed::Reset)?;
+            passed.map_err(|error| match error {
+                PumpError::Send(_) | PumpError::Malformed(_) | PumpError::Expired(_) => Failed::Reset(error),
+                PumpError::Receive(_) | PumpError::Truncated | PumpError::Reset(_) | PumpError::Protocol(_) => {
+                    Failed::Lost(error)
+                }
+            })?;
             return Ok(response);
         }
     }

@@ -33,6 +33,9 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes per read and write.
 const PIECE: usize = 64 << 10;
 
+/// By so many bytes connections can be told apart, with room.
+const TOLD_APART: u64 = 64;
+
 /// The progress of a flow.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a> {
@@ -181,7 +184,8 @@ impl<'a> Running<'a> {
             let is_sent = result.is_ok();
             let mut sender = connection.sender();
             // The receiver has closed.
-            if is_sent && self.flow.file.is_some() && !self.is_cut() && connection.received() != sender.sent_bytes {
+            let is_told_apart = self.flow.file.is_some_and(|file| file.0 >= TOLD_APART);
+            if is_sent && is_told_apart && !self.is_cut() && connection.received() != sender.sent_bytes {
                 lock(&self.differs).get_or_insert((number, connection.received()));
             }
             sender.finish(monotonic_ns(), result.err().map(|error| describe(&error)));

@@ -76,7 +76,7 @@ fn simulations_records_and_plans_fit() {
     let slow = ["plan", "--rtt", "60ms", "--rate", "8Mbit/s", "--window", "16KiB", "--duration", "4s"];
     let written = fits(folder, &[&slow[..], &["--write", "nodes", "--verify=simulator"]].concat());
     // A command to copy stays whole.
-    let is_whole = |line: &str| line.matches('`').count() % 2 == 0;
+    let is_whole = |line: &str| line.matches('`').count().is_multiple_of(2);
     assert!(written.lines().all(is_whole) && written.contains("`sysctl -w net.ipv4.tcp_rmem="), "{written}");
     // What reads a pipe wants whole lines, and so may people.
     let longest = |text: &[u8]| String::from_utf8_lossy(text).lines().map(|line| line.chars().count()).max().unwrap();

@@ -116,7 +116,9 @@ impl Stream {
         first: Vec<u8>,
         asked: Box<Asked>,
     ) -> Self {
-        Self { client: Side::host(client), upstream, first, busy, asked, user: None }
+        let mut stream = Self { client: Side::host(client), upstream, first, busy, asked, user: None };
+        (stream.client.was_sent_little, stream.upstream.side.was_sent_little) = (true, true);
+        stream
     }
 
     /// Counts the stream among those of its user.

@@ -100,6 +100,26 @@ fn a_client_that_reads_late_gets_all_of_it_also_when_its_next_request_is_refused
 }
 
 #[test]
+fn a_client_that_reads_late_gets_all_of_it_also_when_little_comes_through_a_tunnel_behind_it() {
+    let origin = origin("HTTP/1.1 200 OK\r\nContent-Length: 400000\r\n\r\n");
+    let echo = echo();
+    let node = Chain::with(0, TCP, "").entry;
+    let mut client = small_client(node.address("web").unwrap());
+    let connect = format!("CONNECT {echo} HTTP/1.1\r\nHost: x\r\n\r\nlittle");
+    write!(client, "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n{connect}").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    sleep(PAUSE);
+    read_head(&mut client);
+    let mut body = vec![0; BYTES];
+    client.read_exact(&mut body).unwrap();
+    assert!(body == noise(BYTES, 1));
+    assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).unwrap();
+    assert_eq!(all, b"little");
+}
+
+#[test]
 fn a_client_that_says_all_before_it_reads_gets_an_early_answer() {
     const PIECES: usize = 40;
     let origin = server(|mut stream| {

@@ -143,11 +143,14 @@ pub(super) async fn prepare(
             Ok(request) => request,
             Err(HttpError { status, reason }) => break Last::Refused(status, reason.into(), false),
         };
-        client.is_known = true;
+        let is_first = !std::mem::replace(&mut client.is_known, true);
         client.heads.set(head.capacity() + request.head.capacity());
         if request.is_connect {
             finish(node, origin.take());
-            return client.tunnel(request).await;
+            let mut stream = client.tunnel(request).await?;
+            // Answers to earlier requests may wait for room.
+            stream.client.was_sent_little &= is_first;
+            return Some(stream);
         }
         busy = Some(node.begin());
         let done = match (&request.ftp, &request.answer) {

@@ -214,7 +214,7 @@ async fn serve_stream(
     };
     let bound = bound.or_else(|| side.stream.local_addr().ok());
     stream.send_all(&encode_opened(bound)).await?;
-    let client = Side::node(stream);
+    let (client, side) = (Side::node(stream), Side { was_sent_little: true, ..side });
     let mut expiry = Expiry::new(&node.config().limits);
     let run = Box::pin(Duplex::new(client, side, &[]).run(&mut expiry, &node.overlay, legs)).await;
     let finished = run.map_err(|broken| {

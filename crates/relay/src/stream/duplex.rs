@@ -30,7 +30,8 @@ pub struct Side {
     pub framing: Framing,
     /// Whether this end of the connection has an address that is not this machine's (transparent proxying).
     pub has_transparent_address: bool,
-    /// Whether all that this host was sent fits into one segment. It has room for that: nothing of it waits to be sent.
+    /// Whether all that this host was sent, a proxy's reply and its stream, fits into one segment. It has room for that: nothing of it
+    /// waits to be sent.
     pub was_sent_little: bool,
 }
 
@@ -226,7 +227,8 @@ impl Duplex {
             match result {
                 Ok(()) => {
                     let Self { mut a, mut b, forward, backward, owes_end } = self;
-                    (a.was_sent_little, b.was_sent_little) = (backward.is_little(), forward.is_little());
+                    a.was_sent_little &= backward.is_little();
+                    b.was_sent_little &= forward.is_little();
                     // Half a header behind an END is half a refusal.
                     let is_refused = forward.is_refused() || backward.is_in_header();
                     let has_refused = backward.is_refused() || forward.is_in_header();
@@ -351,7 +353,8 @@ mod tests {
             client.write_all(&vec![1; rest]).await.unwrap();
             client.shutdown().await.unwrap();
             let first = vec![1; first];
-            let duplex = Duplex::new(Side::host(a), Side::host(b), &first);
+            let [a, b] = [a, b].map(|socket| Side { was_sent_little: true, ..Side::host(socket) });
+            let duplex = Duplex::new(a, b, &first);
             let mut all = Vec::new();
             let answered = async {
                 host.read_to_end(&mut all).await.unwrap();

@@ -39,7 +39,7 @@ pub async fn pass_on(
     to: Output<'_>,
     expiry: &mut Option<Box<Expiry>>,
 ) {
-    let standing = if to.framing == Framing::Leg { LONGEST } else { HOST_STANDS };
+    let standing = if to.framing == Framing::Leg { LONGEST } else { host_stands(to.connection) };
     let to = to.connection;
     if pump.is_done() || pump.is_refused() {
         return;
@@ -91,6 +91,12 @@ async fn takes_nothing(to: &Connection, standing: Duration) {
         }
         sleep(LOOK).await;
     }
+}
+
+/// A host's kernel says that there is room once there is for a segment (RFC 9293 §3.8.6.2.2), which over the loopback has 64 KiB.
+fn host_stands(to: &Connection) -> Duration {
+    let segment = tcp_info(to.socket()).map_or(0, |info| info.mss_bytes);
+    HOST_STANDS + Duration::from_secs_f64(f64::from(segment) / FLOOR_BYTES_S as f64)
 }
 
 /// How long a receiver may take nothing: as long as it needs for what it takes at a time, at the pace that it had so far, and `standing` in

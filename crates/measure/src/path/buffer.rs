@@ -35,7 +35,7 @@ const OVERFLOWING: std::ops::RangeInclusive<f64> = 0.15..=0.85;
 /// More segments than this are missing at once in an overflow.
 const LOST_AT_ONCE: u32 = 2;
 /// Runs by chance are no longer than this, and take less than this part of what is sent in a round trip.
-const RUN_MOST: u32 = 60;
+const RUN_MOST: u32 = 100;
 const SURELY_OVERFLOWING: std::ops::RangeInclusive<f64> = 0.2..=0.8;
 /// After a run, three segments more show what was lost (RFC 6675, 3), and each of its last ones one more.
 const CAME_LEAST: u32 = 6;
@@ -129,6 +129,12 @@ pub fn buffer(
             let (last, later) = (last_us(delays), episode.queued_us);
             // Smoothed round trips of a host that is late are longer than the queue.
             let is_later = episode.has_grown(last, trace);
+            if episode.queued_us < FULL * last - EDGE_US {
+                return at_least(format!(
+                    "what was lost at a queue of up to {:.1} ms may be a run by chance: the queue grew shorter",
+                    last / 1e3
+                ));
+            }
             if is_later && !episode.is_surely_overflow() {
                 return at_least(format!(
                     "what was lost at a queue of {:.1} ms may be a run by chance: the queue grew further",

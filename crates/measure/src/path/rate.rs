@@ -32,7 +32,7 @@ const PLATEAU_JITTER_MOST: f64 = 0.1;
 /// A packet may be late by so many times what nine tenths of idle probes are.
 const JITTER_UNSURE: f64 = 1.5;
 /// A rate is known no better than to this part.
-const UNSURE_LEAST: f64 = 0.003;
+const UNSURE_LEAST: f64 = 0.006;
 
 /// The parts of a stretch between pauses: a line with a queue makes none, and a look that was late may feign a queue.
 fn without_gaps(stretch: &[Delay]) -> impl Iterator<Item = &[Delay]> {

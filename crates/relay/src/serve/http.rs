@@ -28,7 +28,6 @@ use super::{Stream, class_of, user_quota};
 use crate::access::logins::Crowded;
 use crate::access::quota::QuotaGuard;
 use crate::config::{Config, Limits, Listener, ListenerKind, Reply};
-use crate::overlay::OnLeg;
 use crate::peer::Early;
 use crate::reach::{self, Destination, Upstream, is_allowed, reach};
 use crate::serve::http::body::Reader;
@@ -338,17 +337,18 @@ impl Client<'_> {
         is_sent: bool,
         is_kept: bool,
     ) -> Result<Outcome, Failed> {
+        let leg = origin.upstream.leg(self.node);
         // What the exit counts is the stream's, from its first exchange on.
-        let leg = origin.upstream.leg(self.node).map(|leg| OnLeg { id: leg.id.filter(|_| !is_kept), ..leg });
+        let arrival = if is_kept { None } else { origin.upstream.arrival(self.node, false) };
         let Origin { upstream: Upstream { side, .. }, reader, .. } = &mut origin;
-        let watched = leg.map(|leg| self.node.overlay.watch(side.stream.socket(), self.stream.socket(), &leg, false));
+        let watched = leg.map(|leg| self.node.overlay.watch(side.stream.socket(), &leg));
         let can_repeat = is_kept && request.is_idempotent && request.body == Body::Length(0);
         if !is_sent && let Err(error) = side.output().write(&request.head).await {
             return Err(if can_repeat { Failed::Again } else { gone(&error) });
         }
         let chunked = Chunked::new(false).without(&request.listed);
         let sending = self.reader.pass_body(request.body, chunked, &self.stream, side.output());
-        let exchange = Exchange::new(request, &self.stream, &self.limits);
+        let exchange = Exchange::new(request, &self.stream, &self.limits).of(arrival.as_ref());
         let exchanged = exchange.attended(exchange.both(sending, reader, &side.stream, can_repeat)).await;
         drop(watched);
         let (response, sent) = exchanged.map_err(|failed| match failed {

@@ -22,7 +22,7 @@ use super::departure::{ClientEof, unless_client_leaves};
 use super::failed::Asked;
 use crate::access::quota::{ClientKey, Limit};
 use crate::config::Listener;
-use crate::overlay::{OnLeg, stream_id};
+use crate::overlay::{OnLeg, Sides, StreamId};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, reach_via};
 use crate::shared::{Node, Owner, Permit};
@@ -166,6 +166,10 @@ async fn serve_stream(
     let counted = node.count_stream_of(&from.owner);
     let class = Some(request.class.as_str()).filter(|class| !class.is_empty());
     let to = Destination::asked(&request.target).on_behalf_of(request.client).of_class(class);
+    let to = to.called(request.id.as_ref());
+    // Where the stream leaves the overlay, its entry may ask for what became of it.
+    let id = request.id.filter(|_| request.chain.is_empty());
+    let mut arrival = id.and_then(|id| node.overlay.leave(&from.name, StreamId(id)));
     let reached = match &counted {
         // A node ends a stream with a frame. One that ends the connection instead has given the stream up.
         Ok(_) => {
@@ -174,12 +178,13 @@ async fn serve_stream(
         }
         Err(limit) => Err(too_many(node, from, *limit)),
     };
-    let legs = node.overlay.watches().then(|| {
+    if let Some(arrival) = &mut arrival {
+        arrival.answers(reached.is_ok());
+    }
+    let legs = (node.overlay.watches() || arrival.is_some()).then(|| {
         let beyond = reached.as_ref().ok().and_then(|upstream| upstream.leg(node));
-        let class = class.map(Arc::from);
-        let bound = reached.as_ref().ok().filter(|_| request.chain.is_empty());
-        let id = bound.and_then(|exit| stream_id(exit.side.stream.local_addr().ok(), &request.target));
-        Box::new([Some(OnLeg { peer: from.name.clone(), taken: None, class, id }), beyond])
+        let of = OnLeg { peer: from.name.clone(), taken: None, class: class.map(Arc::from) };
+        Box::new(Sides { on: [node.overlay.watches().then_some(of), beyond], arrival })
     });
     let Upstream { side, peer, bound, .. } = match reached {
         Ok(upstream) => upstream,

@@ -19,6 +19,7 @@ use ekiden_transport::{Connection, is_transient};
 use socket2::SockRef;
 use tokio::io::Interest;
 
+use crate::overlay::Progress;
 use crate::stream::framing::{Framing, ResetCode};
 
 /// A piece that fills this many bytes shows that splicing pays.
@@ -75,12 +76,35 @@ pub struct Pump {
 
 #[derive(Debug, Clone, Copy)]
 enum Source {
-    /// Bytes until the end of the connection.
-    UntilEnd,
+    /// Bytes until the end of the connection; so many were read.
+    UntilEnd(u64),
     /// This many bytes, and the connection must not end before.
     Exactly(u64),
-    /// Payload in frames of a leg: this many bytes, or all up to END.
-    Frames(FrameDecoder, Option<u64>),
+    /// Payload in frames of a leg: all up to END, of which so many bytes were read; or this many bytes.
+    Frames(FrameDecoder, Part),
+}
+
+impl Source {
+    fn until_end(decoder: Option<FrameDecoder>) -> Self {
+        decoder.map_or(Self::UntilEnd(0), |decoder| Self::Frames(decoder, Part::UntilEnd(0)))
+    }
+}
+
+/// A part of the payload in frames of a leg.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    UntilEnd(u64),
+    Exactly(u64),
+}
+
+impl Part {
+    /// How many bytes are left.
+    fn left(self) -> u64 {
+        match self {
+            Self::UntilEnd(_) => u64::MAX,
+            Self::Exactly(left) => left,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,20 +144,18 @@ pub enum PumpError {
 impl Pump {
     /// From a host until its end, or from a node until its END.
     pub fn whole(from: Framing, to: Framing) -> Self {
-        let source = from.decoder().map_or(Source::UntilEnd, |decoder| Source::Frames(decoder, None));
-        Self::new(source, to, true)
+        Self::new(Source::until_end(from.decoder()), to, true)
     }
 
     /// The rest of a direction whose beginning was read otherwise, without passing its end on; `decoder` is where a
     /// node's frames stand.
     pub fn remainder(decoder: Option<FrameDecoder>, to: Framing) -> Self {
-        let source = decoder.map_or(Source::UntilEnd, |decoder| Source::Frames(decoder, None));
-        Self::new(source, to, false)
+        Self::new(Source::until_end(decoder), to, false)
     }
 
     /// `n` bytes of payload, and no end; an end before is an error.
     pub fn exactly(n: u64, decoder: Option<FrameDecoder>, to: Framing) -> Self {
-        let source = decoder.map_or(Source::Exactly(n), |decoder| Source::Frames(decoder, Some(n)));
+        let source = decoder.map_or(Source::Exactly(n), |decoder| Source::Frames(decoder, Part::Exactly(n)));
         Self::new(source, to, false)
     }
 
@@ -141,7 +163,7 @@ impl Pump {
     pub fn decoder(&self) -> Option<FrameDecoder> {
         match self.source {
             Source::Frames(decoder, _) => Some(decoder),
-            Source::UntilEnd | Source::Exactly(_) => None,
+            Source::UntilEnd(_) | Source::Exactly(_) => None,
         }
     }
 
@@ -155,6 +177,9 @@ impl Pump {
     pub fn with_first(mut self, bytes: &[u8]) -> Self {
         if !bytes.is_empty() {
             self.queue(bytes);
+            if let Source::UntilEnd(read) | Source::Frames(_, Part::UntilEnd(read)) = &mut self.source {
+                *read += bytes.len() as u64;
+            }
         }
         self
     }
@@ -191,9 +216,18 @@ impl Pump {
         self.phase != Phase::Moving
     }
 
+    /// What was read of a whole direction, whether or not it was passed on.
+    pub fn progress(&self) -> Progress {
+        let bytes = match self.source {
+            Source::UntilEnd(read) | Source::Frames(_, Part::UntilEnd(read)) => read,
+            Source::Exactly(_) | Source::Frames(_, Part::Exactly(_)) => 0,
+        };
+        Progress { bytes, has_ended: self.has_read_end(), waits: !self.is_between_frames() }
+    }
+
     /// The sender's connection has broken: its end is none that was said.
     pub fn cut(&mut self) {
-        if let Source::UntilEnd = self.source {
+        if let Source::UntilEnd(_) = self.source {
             self.source = Source::Exactly(u64::MAX);
         }
     }
@@ -239,7 +273,7 @@ impl Pump {
 
     /// After a node's END: ready with the code when it has said that it refuses what it is sent.
     pub fn poll_refusal(&mut self, cx: &mut Context<'_>, from: &Connection) -> Poll<Result<u8, PumpError>> {
-        let Source::Frames(decoder, None) = &mut self.source else { return Poll::Pending };
+        let Source::Frames(decoder, Part::UntilEnd(_)) = &mut self.source else { return Poll::Pending };
         loop {
             let mut header = [0; HEADER_BYTES];
             let missing = decoder.header_missing();
@@ -328,18 +362,18 @@ impl Pump {
     /// Reads one piece and writes what the receiver takes of it at once. Returns how much of a turn it used.
     fn fill(&mut self, cx: &mut Context<'_>, from: &Connection, to: &Connection) -> Poll<Result<usize, PumpError>> {
         let due = match self.source {
-            Source::UntilEnd => u64::MAX,
-            Source::Exactly(0) | Source::Frames(_, Some(0)) => {
+            Source::UntilEnd(_) => u64::MAX,
+            Source::Exactly(0) | Source::Frames(_, Part::Exactly(0)) => {
                 self.phase = Phase::Ended;
                 return Poll::Ready(Ok(0));
             }
             Source::Exactly(n) => n,
-            Source::Frames(decoder, left) => left.unwrap_or(u64::MAX).min(decoder.payload().into()),
+            Source::Frames(decoder, part) => part.left().min(decoder.payload().into()),
         };
         let due = usize::try_from(due).unwrap_or(usize::MAX);
         // The length of a frame or a body is known before its bytes: no need to see how large pieces are.
         let worth_it = match self.source {
-            Source::UntilEnd => self.bulk,
+            Source::UntilEnd(_) => self.bulk,
             _ => due > SMALL && (self.bulk || due > LARGE),
         };
         if let (true, Some(socket), Some(_)) = (worth_it && self.copies == 0, from.plain(), to.plain()) {
@@ -391,9 +425,7 @@ impl Pump {
     ) -> Poll<Result<usize, PumpError>> {
         // Another header always follows a frame's payload. Reading it too saves a system call per frame.
         let header = match self.source {
-            Source::Frames(decoder, left) if due <= most && left.is_none_or(|left| left > due as u64) => {
-                decoder.header_missing()
-            }
+            Source::Frames(decoder, part) if due <= most && part.left() > due as u64 => decoder.header_missing(),
             _ => 0,
         };
         SCRATCH.with_borrow_mut(|scratch| {
@@ -429,21 +461,24 @@ impl Pump {
             *bytes = bytes.saturating_add(n as u32);
         }
         match &mut self.source {
-            Source::UntilEnd => {}
+            Source::UntilEnd(read) => *read += n as u64,
             Source::Exactly(left) => *left -= n as u64,
-            Source::Frames(decoder, left) => {
+            Source::Frames(decoder, part) => {
                 decoder.took_payload(n as u32);
-                if let Some(left) = left {
-                    *left -= n as u64;
+                match part {
+                    Part::UntilEnd(read) => *read += n as u64,
+                    Part::Exactly(left) => *left -= n as u64,
                 }
             }
         }
     }
 
     fn took_header(&mut self, bytes: &[u8]) -> Result<(), PumpError> {
-        let Source::Frames(decoder, left) = &mut self.source else { return Ok(()) };
+        let Source::Frames(decoder, part) = &mut self.source else { return Ok(()) };
         match decoder.took_header(bytes)? {
-            Some(Event::End | Event::Delivered) if left.is_some() => return Err(PumpError::Truncated),
+            Some(Event::End | Event::Delivered) if matches!(part, Part::Exactly(_)) => {
+                return Err(PumpError::Truncated);
+            }
             Some(Event::End | Event::Delivered) => self.phase = Phase::Ended,
             Some(Event::Reset(code)) => return Err(PumpError::Reset(code)),
             Some(Event::Data(_)) | None => {}
@@ -454,7 +489,7 @@ impl Pump {
     /// The end of a connection ends the stream only where no framing marks the end.
     fn connection_ended(&mut self) -> Result<(), PumpError> {
         match self.source {
-            Source::UntilEnd => {
+            Source::UntilEnd(_) => {
                 self.phase = Phase::Ended;
                 Ok(())
             }

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use ekiden_link::random::derive;
 use ekiden_overlay::choice::Why;
+use ekiden_overlay::delivery::Verdict;
 use ekiden_overlay::judged::Taken;
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::load::Load;
 use ekiden_overlay::path::{Class, Direction, Path, Wanted};
 use ekiden_overlay::places::Places;
-use ekiden_overlay::delivery::Verdict;
 use ekiden_overlay::told::Told;
 use ekiden_units::Time;
 

@@ -68,6 +68,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, Copy)]
 pub struct Delivery {
     begun: Time,
+    rtt: Time,
     next: Time,
     pause: Time,
     asked: Option<(Time, Counts)>,
@@ -90,7 +91,7 @@ pub struct Attempt {
 impl Delivery {
     /// Of a stream that begins now, on a path of this round trip.
     pub fn new(now: Time, rtt: Time) -> Self {
-        Self { begun: now, next: now + FIRST, pause: pause(rtt), asked: None, before: None }
+        Self { begun: now, rtt, next: now + FIRST, pause: pause(rtt), asked: None, before: None }
     }
 
     /// When the stream began.
@@ -152,7 +153,8 @@ impl Delivery {
         // What the exit has had by its own end is all that it will have.
         let is_cut = is_done && ended == Ended::Done && counts.sent.is_some_and(|sent| receipt.to_host < sent);
         let is_short = counts.sent.is_some() && counts.has_got_end && !has_come;
-        if is_invented(counts, &receipt) || is_short || is_cut {
+        let is_stuck = ended != Ended::Done && is_stuck(counts, &receipt, pause(self.rtt));
+        if is_invented(counts, &receipt) || is_short || is_cut || is_stuck {
             return Some(Verdict::HeldBack);
         }
         let by_exit = receipt.end == Some(End::Exit) || is_done && has_come;
@@ -199,6 +201,14 @@ fn unknown(begun: Time, remembers: Time, now: Time, verdict: Verdict) -> Option<
 fn is_invented(counts: &Counts, receipt: &Receipt) -> bool {
     let is_counted = matches!(receipt.end, None | Some(End::Done));
     is_counted && counts.sent.is_some() && counts.got > receipt.from_host
+}
+
+/// Whether something has not come, and nothing has moved for so long at both ends that it should have.
+fn is_stuck(counts: &Counts, receipt: &Receipt, pause: Time) -> bool {
+    let is_still = counts.still >= pause && receipt.still_s >= pause.as_secs();
+    let misses_up = counts.sent.is_some_and(|sent| sent > receipt.to_host);
+    let misses_down = receipt.from_host > counts.got;
+    is_still && (misses_up && !receipt.is_full && receipt.end != Some(End::Exit) || misses_down && !counts.is_full)
 }
 
 /// Whether all that the destination has sent by now has come.

@@ -56,6 +56,8 @@ pub struct Receipt {
     pub is_full: bool,
     /// How many seconds ago it has answered OPEN; none while it connects.
     pub answered_s: Option<f64>,
+    /// For how many seconds nothing has moved.
+    pub still_s: f64,
     /// How it has ended, if it has.
     pub end: Option<End>,
 }
@@ -122,7 +124,8 @@ impl Receipts {
         let said: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         // More than that is longer than any node runs.
         let is_time = |seconds: f64| (0.0..=1e9).contains(&seconds);
-        let times = said.streams.iter().flatten().filter_map(|receipt| receipt.answered_s);
+        let times =
+            said.streams.iter().flatten().flat_map(|receipt| receipt.answered_s.into_iter().chain([receipt.still_s]));
         let are_times = is_time(said.remembers_s) && times.into_iter().all(is_time);
         let can_be = said.receipts_format == RECEIPTS_FORMAT && said.streams.len() == streams;
         if can_be && are_times { Ok(said) } else { Err("it is no answer to what was asked".into()) }
@@ -164,7 +167,8 @@ mod tests {
         for name in ["", "7", &"g".repeat(32), &"+".repeat(32), &"0".repeat(33)] {
             assert!(StreamId::try_from(name.to_owned()).is_err(), "{name}");
         }
-        let receipt = Receipt { to_host: 1, from_host: 2, is_full: false, answered_s: Some(0.5), end: None };
+        let receipt =
+            Receipt { to_host: 1, from_host: 2, is_full: false, answered_s: Some(0.5), still_s: 0.0, end: None };
         let said = |remembers_s: f64, answered_s: f64| Receipts {
             receipts_format: RECEIPTS_FORMAT,
             remembers_s,

@@ -80,6 +80,8 @@ struct State {
     known: Known,
     places: Places<(Auto, Class)>,
     load: Load,
+    /// Exits that no path led to, and when one was last tried.
+    lost: BTreeMap<String, Time>,
 }
 
 /// A leg's connection while a stream runs on it.
@@ -146,6 +148,7 @@ impl Overlay {
         }
         state.known.retain(|name| config.peers.contains_key(name));
         state.places.retain(|exit| config.peers.contains_key(exit));
+        state.lost.retain(|exit, _| config.peers.contains_key(exit));
     }
 
     /// Whether connections to other nodes are to be watched.
@@ -228,6 +231,28 @@ impl Overlay {
     pub fn path_failed(&self, taken: &Taken) {
         let now = self.now();
         self.lock().places.failed(&taken.path, now);
+    }
+
+    /// No path has led to a node that is near a stream's destination.
+    pub fn exit_lost(&self, exit: &str) {
+        let now = self.now();
+        self.lock().lost.insert(exit.into(), now);
+    }
+
+    /// Puts nodes that no path led to behind the others that may stand in for them. One stream tries them again after a while.
+    pub fn lost_last(&self, exits: &mut Vec<&str>) {
+        if exits.len() < 2 {
+            return;
+        }
+        let (now, mut state) = (self.now(), self.lock());
+        exits.sort_by_cached_key(|exit| match state.lost.get_mut(*exit) {
+            Some(at) if now.since(*at) < LOST => true,
+            Some(at) => {
+                *at = now;
+                false
+            }
+            None => false,
+        });
     }
 
     /// Whether it is known that nothing comes about on a leg of this path now.
@@ -365,6 +390,8 @@ impl Overlay {
     }
 }
 
+/// An exit that no path led to is not tried before those that stand in for it for so long.
+const LOST: Time = Time::secs(30);
 /// In this much more than a few round trips two retransmissions of one segment can be acknowledged.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -381,7 +408,7 @@ impl State {
         // Without the kernel's chance nodes would draw alike, no more.
         let seed = random_secret()
             .map_or(1, |bytes| bytes.iter().fold(1, |seed: u64, byte| seed.rotate_left(8) ^ u64::from(*byte)));
-        Self { known: Known::of_node(name), places: Places::new(seed), load: Load::default() }
+        Self { known: Known::of_node(name), places: Places::new(seed), load: Load::default(), lost: BTreeMap::new() }
     }
 }
 

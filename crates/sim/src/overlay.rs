@@ -11,12 +11,12 @@ use std::ops::RangeInclusive;
 
 use ekiden_link::random;
 use ekiden_overlay::choice::Why;
+use ekiden_overlay::delivery::Verdict;
 use ekiden_overlay::judged::Taken;
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::path::{Class, Path, Wanted};
 use ekiden_overlay::places::Places;
-use ekiden_overlay::delivery::Verdict;
 use ekiden_overlay::shown::Sum;
 use ekiden_overlay::told::Told;
 use ekiden_record::{Chosen, PathChange, StreamsOnPath};

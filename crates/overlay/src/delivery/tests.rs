@@ -62,7 +62,7 @@ fn counts(sent: u64, got: u64) -> Counts {
 }
 
 fn receipt(to_host: u64, from_host: u64) -> Option<Receipt> {
-    Some(Receipt { to_host, from_host, is_full: false, answered_s: Some(0.1), end: None })
+    Some(Receipt { to_host, from_host, is_full: false, answered_s: Some(0.1), still_s: 0.0, end: None })
 }
 
 fn with_end(to_host: u64, from_host: u64, end: End) -> Option<Receipt> {
@@ -189,6 +189,22 @@ fn a_stream_that_is_broken_off_in_between_is_never_one_that_was_delivered() {
     assert_eq!(broken(counts(64, 0), with_end(64, 64, End::Exit)), None);
     assert_eq!(broken(counts(64, 60), with_end(65, 65, End::Done)), BROKEN);
     assert_eq!(ended(counts(64, 0), Ended::Entry, with_end(64, 64, End::Leg)), None);
+}
+
+#[test]
+fn a_client_that_gives_up_waiting_has_shown_what_was_held_back() {
+    let given_up = |still: u64, still_s: f64, counts: Counts, receipt: Option<Receipt>| {
+        let counts = Counts { still: Time::ms(still), ..counts };
+        ended(counts, Ended::Entry, receipt.map(|receipt| Receipt { still_s, ..receipt }))
+    };
+    assert_eq!(given_up(2_400, 2.4, counts(64, 63), with_end(64, 64, End::Leg)), HELD);
+    assert_eq!(given_up(2_400, 2.4, counts(64, 0), receipt(63, 0)), HELD);
+    // It may have been under way; or the client did not read, or the destination.
+    assert_eq!(given_up(2_400, 0.1, counts(64, 63), with_end(64, 64, End::Leg)), None);
+    assert_eq!(given_up(100, 2.4, counts(64, 63), with_end(64, 64, End::Leg)), None);
+    let full = Counts { is_full: true, ..counts(64, 63) };
+    assert_eq!(given_up(2_400, 2.4, full, with_end(64, 64, End::Leg)), None);
+    assert_eq!(given_up(2_400, 2.4, counts(64, 0), with_end(63, 0, End::Exit)), None);
 }
 
 #[test]

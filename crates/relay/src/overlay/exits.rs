@@ -35,10 +35,22 @@ struct Running {
     answered: Option<Time>,
 }
 
+/// A stream as it is, or was at its end.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    to_host: u64,
+    from_host: u64,
+    is_full: bool,
+    answered: Option<Time>,
+    /// When something last moved.
+    moved: Time,
+    end: Option<End>,
+}
+
 /// Streams of one node that have ended.
 #[derive(Debug, Default)]
 struct Remembered {
-    receipts: HashMap<StreamId, (Receipt, Option<Time>)>,
+    streams: HashMap<StreamId, Known>,
     /// By when they ended.
     order: VecDeque<(Time, StreamId)>,
     /// Since when all of them are there, but those of [`KEPT`] ago.
@@ -79,7 +91,7 @@ impl Exits {
         }
         let since = state.since;
         let node = state.ended.entry(from.clone()).or_insert_with(|| Remembered { since, ..Remembered::default() });
-        node.receipts.insert(id, (running.receipt(Some(end)), running.answered));
+        node.streams.insert(id, running.known(Some(end)));
         node.order.push_back((now, id));
         node.forget(now);
     }
@@ -101,10 +113,9 @@ impl Exits {
         let state = self.lock();
         let from = state.ended.get(asked.from.as_str());
         let known = |id: &StreamId| {
-            let ended = || from?.receipts.get(id).copied();
-            let running = state.running.get(id).map(|running| (running.receipt(None), running.answered));
-            let (receipt, answered) = running.or_else(ended)?;
-            Some(Receipt { answered_s: answered.map(|at| now.since(at).as_secs()), ..receipt })
+            let ended = || from?.streams.get(id).copied();
+            let running = state.running.get(id).map(|running| running.known(None));
+            Some(running.or_else(ended)?.receipt(now))
         };
         let streams = asked.streams.iter().map(known).collect();
         let since = from.map_or(state.since, |node| node.since);
@@ -119,10 +130,19 @@ impl Exits {
 }
 
 impl Running {
-    fn receipt(&self, end: Option<End>) -> Receipt {
-        let [to_host, from_host] = [&self.moved.up, &self.moved.down].map(|bytes| bytes.load(Ordering::Relaxed));
-        let is_full = self.moved.is_full.load(Ordering::Relaxed);
-        Receipt { to_host, from_host, is_full, answered_s: None, end }
+    fn known(&self, end: Option<End>) -> Known {
+        let Moved { up, down, is_full, at, .. } = &*self.moved;
+        let [to_host, from_host, at] = [up, down, at].map(|number| number.load(Ordering::Relaxed));
+        let is_full = is_full.load(Ordering::Relaxed);
+        Known { to_host, from_host, is_full, answered: self.answered, moved: Time(at), end }
+    }
+}
+
+impl Known {
+    fn receipt(self, now: Time) -> Receipt {
+        let Self { to_host, from_host, is_full, answered, moved, end } = self;
+        let answered_s = answered.map(|at| now.since(at).as_secs());
+        Receipt { to_host, from_host, is_full, answered_s, still_s: now.since(moved).as_secs(), end }
     }
 }
 
@@ -137,7 +157,7 @@ impl Remembered {
                 self.since = at;
             }
             self.order.pop_front();
-            self.receipts.remove(&id);
+            self.streams.remove(&id);
         }
     }
 }

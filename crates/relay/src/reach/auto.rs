@@ -26,17 +26,56 @@ const BESIDE: usize = 3;
 /// may arrive twice is sent before that.
 pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
     let config = node.config();
-    let near = match &config.overlay {
+    let mut exits = match &config.overlay {
         Some(overlay) => {
-            let exit = overlay.exit(auto, to.target);
-            exit.map_err(|why| Failure::new(FailureCode::NodeUnreachable, format_args!("{why}")))?
-                .map(|exit| (overlay, exit))
+            let exits = overlay.exits(auto, to.target);
+            exits.map_err(|why| Failure::new(FailureCode::NodeUnreachable, format_args!("{why}")))?
         }
-        None => None,
+        None => Vec::new(),
     };
+    // The nearest decides whether the route lets the stream go. The others stand in for it.
+    let may_stand_in = |exit: &&str| config.overlay.as_ref().is_some_and(|overlay| overlay.may_be_exit(exit, auto));
+    let mut behind = exits.split_off(exits.len().min(1));
+    behind.retain(may_stand_in);
+    exits.extend(behind);
+    node.overlay.lost_last(&mut exits);
+    while let [near, next, ..] = exits[..] {
+        let early = match early {
+            Early::Repeatable(bytes) => Early::Repeatable(bytes),
+            _ => Early::Nothing,
+        };
+        let failure = match reach_at(node, auto, Some(near), to, early, true).await {
+            Err(failure) if is_unreachable(node, near, &failure) => failure,
+            reached => return reached,
+        };
+        let line = format_args!("to {}: {failure}; node {next} is near it as well, and is tried", to.target);
+        node.lines.info("exit", near, line);
+        node.overlay.exit_lost(near);
+        exits.remove(0);
+    }
+    reach_at(node, auto, exits.first().copied(), to, early, false).await
+}
+
+/// Whether a node cannot be reached on any path. Where some say nothing, its own leg tells.
+fn is_unreachable(node: &Node, exit: &str, failure: &Failure) -> bool {
+    let is_exits =
+        |code| code == FailureCode::NodeUnreachable || code == FailureCode::TimedOut && node.overlay.has_failed(exit);
+    exit != node.config().name && is_exits(failure.code)
+}
+
+/// Reaches a destination by the node `near` it, or from here. For half as long where `has_another` one near it.
+async fn reach_at(
+    node: &Node,
+    auto: &Auto,
+    near: Option<&str>,
+    to: Destination<'_>,
+    early: Early<'_>,
+    has_another: bool,
+) -> Result<Upstream, Failure> {
+    let config = node.config();
     let own = config.name.as_str();
     // What is near no node, or this one, is connected to from here.
-    let Some((overlay, near)) = near.filter(|(_, near)| *near != own) else {
+    let Some((overlay, near)) = config.overlay.as_ref().zip(near.filter(|near| *near != own)) else {
         return match auto.required(own).next() {
             Some(required) => {
                 let text =
@@ -66,9 +105,9 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
     };
     let rest = paths.into_iter().rev().collect();
     let limit = config.limits.connect;
-    let search =
-        Search { node, near, to, again, pause: limit / TRIED as u32, rest, tried: Vec::new(), first: None, said: None };
-    search.run().await
+    let (pause, pauses) = (limit / TRIED as u32, if has_another { TRIED } else { 2 * TRIED } as u32);
+    let (tried, first, said) = Default::default();
+    Search { node, near, to, again, pause, pauses, rest, tried, first, said }.run().await
 }
 
 /// Paths to a destination, tried one after the other, and beside each other where one does not answer.
@@ -80,6 +119,8 @@ struct Search<'a> {
     again: Option<&'a [u8]>,
     /// How long a path has for its answer, until the next one is tried beside it: a part of `limits.connect`.
     pause: Duration,
+    /// For so many of these it waits in all.
+    pauses: u32,
     /// The paths that are still to be tried, the last first.
     rest: Vec<Arc<Taken>>,
     tried: Vec<Attempt<'a>>,
@@ -105,7 +146,7 @@ impl Search<'_> {
         // Its class says how long it waits for its turn.
         let Some(first) = self.next() else { return Err(self.nothing()) };
         let turn = turn(self.node, &first.path.0, self.to).await?;
-        let mut until = Instant::now() + self.pause * (2 * TRIED as u32);
+        let mut until = Instant::now() + self.pause * self.pauses;
         self.begin(first, Some(turn));
         loop {
             if self.tried.is_empty() {

@@ -78,7 +78,7 @@ impl Node {
             Some(since) if since < TOGETHER => false,
             Some(since) if since < FORGOTTEN => self.held_back(now),
             _ => {
-                (self.delivers, self.arrived, self.trial) = (false, 0, None);
+                (self.delivers, self.arrived, self.trial) = (false, 0, Some(now));
                 false
             }
         }

@@ -117,13 +117,13 @@ fn back(mut from: TcpStream, mut to: TcpStream, lie: Lie, passed: &Mutex<Passed>
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// Node a with its clients, b on a line that lies, c that is well, and d, which is near the destination and far from a.
+/// Node a with its clients, b on a line that lies, and c, which is near the destination and far from a.
 fn beside_a_liar(lie: Lie) -> (Overlay, Relay, Arc<AtomicUsize>) {
     let (listener, address) = listener();
     let (far, there) = common::listener();
-    let seen = |at, to| ((at, to) == (0, 3)).then_some(there);
+    let seen = |at, to| ((at, to) == (0, 2)).then_some(there);
     let route = "class = \"interactive\"\nmost_relays = 1";
-    let overlay = Overlay::with_impostor(4, seen, route, Some(address));
+    let overlay = Overlay::with_impostor(3, seen, route, Some(address));
     let node = spare_port();
     let text = format!(
         "name = \"{}\"\nkey_file = \"1.pem\"\nthreads = 2\n\
@@ -132,10 +132,10 @@ fn beside_a_liar(lie: Lie) -> (Overlay, Relay, Arc<AtomicUsize>) {
     );
     let relay = Relay::start(Config::parse(&text, &overlay.folder.join("b.toml")).unwrap()).unwrap();
     let given = liar(listener, node, lie);
-    let d = overlay.addresses[3];
+    let c = overlay.addresses[2];
     std::thread::spawn(move || {
         for near in far.incoming().flatten() {
-            let far = TcpStream::connect(d).unwrap();
+            let far = TcpStream::connect(c).unwrap();
             for (mut from, mut to) in [
                 (near.try_clone().unwrap(), far.try_clone().unwrap()),
                 (far.try_clone().unwrap(), near.try_clone().unwrap()),
@@ -193,7 +193,7 @@ fn loses_little(lie: Lie) {
     assert!(counts.iter().all(|[got, lost]| *got > 5 && *lost <= 1), "{lie:?}: {counts:?}");
     assert!(given.load(Ordering::Relaxed) <= 3, "{lie:?}: {given:?}");
     let aside = overlay.status(0).nodes.into_iter().find(|node| node.name == overlay.name(1)).unwrap().aside_s;
-    assert!(aside.is_some(), "{lie:?}");
+    assert!(aside.is_some() || matches!(lie, Lie::Breaks(_)), "{lie:?}");
 }
 
 #[test]
@@ -212,6 +212,6 @@ fn a_node_that_says_more_than_the_destination_is_set_aside() {
 }
 
 #[test]
-fn a_node_that_breaks_streams_off_is_set_aside() {
+fn a_node_that_breaks_streams_off_gets_few() {
     loses_little(Lie::Breaks(Duration::ZERO));
 }

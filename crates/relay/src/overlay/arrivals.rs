@@ -43,6 +43,17 @@ impl Progress {
     }
 }
 
+/// To be told of the first byte that comes back of a stream.
+#[derive(Debug)]
+pub struct Came(Arc<Moved>);
+
+impl Came {
+    /// It has come.
+    pub fn now(self) {
+        self.0.down.store(u64::MAX / 2, Ordering::Relaxed);
+    }
+}
+
 /// An end of a stream over other nodes that is here. When dropped, the stream has ended.
 #[derive(Debug)]
 pub struct Arrival<'a> {
@@ -98,9 +109,9 @@ impl Arrival<'_> {
         }
     }
 
-    /// Something has come for a client to whom it is not passed on as it is.
-    pub fn came(&self) {
-        self.moved.down.store(u64::MAX / 2, Ordering::Relaxed);
+    /// Takes word of what comes for a client to whom it is not passed on as it is.
+    pub fn came(&self) -> Came {
+        Came(self.moved.clone())
     }
 
     /// Both directions of the stream have ended.

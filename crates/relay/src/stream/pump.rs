@@ -21,6 +21,7 @@ use tokio::io::Interest;
 
 use crate::overlay::Progress;
 use crate::stream::framing::{Framing, ResetCode};
+use crate::stream::source::{Part, Source};
 
 /// A piece that fills this many bytes shows that splicing pays.
 const SMALL: usize = 16 << 10;
@@ -72,39 +73,6 @@ pub struct Pump {
     pipe: Option<PooledPipe>,
     /// The memory that it holds while it waits, in the budget.
     holding: Holding,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Source {
-    /// Bytes until the end of the connection; so many were read.
-    UntilEnd(u64),
-    /// This many bytes, and the connection must not end before.
-    Exactly(u64),
-    /// Payload in frames of a leg: all up to END, of which so many bytes were read; or this many bytes.
-    Frames(FrameDecoder, Part),
-}
-
-impl Source {
-    fn until_end(decoder: Option<FrameDecoder>) -> Self {
-        decoder.map_or(Self::UntilEnd(0), |decoder| Self::Frames(decoder, Part::UntilEnd(0)))
-    }
-}
-
-/// A part of the payload in frames of a leg.
-#[derive(Debug, Clone, Copy)]
-enum Part {
-    UntilEnd(u64),
-    Exactly(u64),
-}
-
-impl Part {
-    /// How many bytes are left.
-    fn left(self) -> u64 {
-        match self {
-            Self::UntilEnd(_) => u64::MAX,
-            Self::Exactly(left) => left,
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,9 +145,7 @@ impl Pump {
     pub fn with_first(mut self, bytes: &[u8]) -> Self {
         if !bytes.is_empty() {
             self.queue(bytes);
-            if let Source::UntilEnd(read) | Source::Frames(_, Part::UntilEnd(read)) = &mut self.source {
-                *read += bytes.len() as u64;
-            }
+            self.source.queued(bytes.len());
         }
         self
     }
@@ -218,11 +184,7 @@ impl Pump {
 
     /// What was read of a whole direction, whether or not it was passed on.
     pub fn progress(&self) -> Progress {
-        let bytes = match self.source {
-            Source::UntilEnd(read) | Source::Frames(_, Part::UntilEnd(read)) => read,
-            Source::Exactly(_) | Source::Frames(_, Part::Exactly(_)) => 0,
-        };
-        Progress { bytes, has_ended: self.has_read_end(), waits: !self.is_between_frames() }
+        Progress { bytes: self.source.read(), has_ended: self.has_read_end(), waits: !self.is_between_frames() }
     }
 
     /// The sender's connection has broken: its end is none that was said.
@@ -460,17 +422,7 @@ impl Pump {
         if let Some(bytes) = &mut self.refused {
             *bytes = bytes.saturating_add(n as u32);
         }
-        match &mut self.source {
-            Source::UntilEnd(read) => *read += n as u64,
-            Source::Exactly(left) => *left -= n as u64,
-            Source::Frames(decoder, part) => {
-                decoder.took_payload(n as u32);
-                match part {
-                    Part::UntilEnd(read) => *read += n as u64,
-                    Part::Exactly(left) => *left -= n as u64,
-                }
-            }
-        }
+        self.source.took(n);
     }
 
     fn took_header(&mut self, bytes: &[u8]) -> Result<(), PumpError> {

@@ -13,7 +13,6 @@ use super::Failed;
 use super::body::Reader;
 use super::head::response_head;
 use crate::config::Limits;
-use crate::overlay::Arrival;
 use crate::serve::timeouts::{leaving, while_moving};
 use crate::stream::output::Output;
 use crate::stream::pump::PumpError;
@@ -23,8 +22,6 @@ pub struct Exchange<'a> {
     pub request: &'a Request,
     client: &'a Connection,
     limits: &'a Limits,
-    /// The stream's end here, if it passes other nodes.
-    arrival: Option<&'a Arrival<'a>>,
     /// Whether the final response has begun. From then on the client cannot be told of an error.
     has_begun: AtomicBool,
 }
@@ -40,12 +37,7 @@ pub enum Sent {
 
 impl<'a> Exchange<'a> {
     pub fn new(request: &'a Request, client: &'a Connection, limits: &'a Limits) -> Self {
-        Self { request, client, limits, arrival: None, has_begun: AtomicBool::new(false) }
-    }
-
-    /// The same of a stream that passes other nodes.
-    pub fn of(self, arrival: Option<&'a Arrival<'a>>) -> Self {
-        Self { arrival, ..self }
+        Self { request, client, limits, has_begun: AtomicBool::new(false) }
     }
 
     /// Whether the final response has begun.
@@ -56,7 +48,6 @@ impl<'a> Exchange<'a> {
     /// Sends the client a part of the final response, which has begun from then on.
     pub async fn answer(&self, part: &[u8]) -> Result<(), Failed> {
         self.has_begun.store(true, Ordering::Relaxed);
-        self.arrival.inspect(|arrival| arrival.came());
         self.to_client().write(part).await.map_err(Failed::Reset)
     }
 

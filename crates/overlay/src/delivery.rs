@@ -130,9 +130,6 @@ impl Delivery {
     pub fn answered(&mut self, receipt: Option<Receipt>, remembers: Time, now: Time) -> Option<Verdict> {
         let (at, counts) = self.asked.take()?;
         let Some(receipt) = receipt else { return unknown(self.begun, remembers, now, Verdict::HeldBack) };
-        if is_invented(&counts, &receipt) {
-            return Some(Verdict::HeldBack);
-        }
         match self.before.replace((at, counts, receipt)) {
             None => has_all(&counts, &receipt).then_some(Verdict::Delivered),
             Some((then, had, said)) => between((then, had, said), (at, counts, receipt)),
@@ -157,13 +154,14 @@ impl Delivery {
         if is_invented(counts, &receipt) || is_short || is_cut || is_stuck {
             return Some(Verdict::HeldBack);
         }
-        let by_exit = receipt.end == Some(End::Exit) || is_done && has_come;
+        // Its destination may have broken it off when both ends had been read, and the last was not said yet.
+        let by_exit = receipt.end == Some(End::Exit) || is_done && counts.got.saturating_add(END) >= receipt.from_host;
         match ended {
             Ended::Leg if by_exit || counts.still >= STOOD_STILL => None,
             Ended::Leg => Some(Verdict::BrokenOff),
             // The end of what was sent may still be on its way.
             Ended::Done if has_all(counts, &receipt) => {
-                let has_gone = counts.sent.is_none_or(|sent| receipt.to_host + END >= sent);
+                let has_gone = counts.sent.is_none_or(|sent| receipt.to_host.saturating_add(END) >= sent);
                 has_gone.then_some(Verdict::Arrived)
             }
             Ended::Done | Ended::Entry => has_all(counts, &receipt).then_some(Verdict::Delivered),
@@ -196,7 +194,7 @@ fn unknown(begun: Time, remembers: Time, now: Time, verdict: Verdict) -> Option<
     (remembers > now.since(begun)).then_some(verdict)
 }
 
-/// Whether more has come than the destination has sent: the exit has counted after the entry. What an exit passes on after a stream was broken
+/// Whether more has come than the destination has sent: the exit has counted after the entry, by so long that its count is not of before. What an exit passes on after a stream was broken
 /// off, it does not count.
 fn is_invented(counts: &Counts, receipt: &Receipt) -> bool {
     let is_counted = matches!(receipt.end, None | Some(End::Done));
@@ -225,11 +223,11 @@ fn between((then, had, said): (Time, Counts, Receipt), (now, has, says): (Time, 
     let misses_up = had.sent.is_some_and(|sent| sent > says.to_host);
     let is_held_up = misses_up && is_slow(said.to_host, says.to_host) && !said.is_full && !says.is_full;
     let misses_down = said.from_host > has.got;
-    // The exit has done with it, and the end does not come.
-    let is_kept_open = said.end.is_some();
+    // The exit has done with it, and the end does not come. What goes to it goes nowhere.
+    let is_over = said.end.is_some();
+    let is_kept_open = is_over && (has.sent.is_some() || has.got == 0);
     let is_held_down = (misses_down || is_kept_open) && is_slow(had.got, has.got) && is_taken;
-    // What goes to an exit that has done with it goes nowhere.
-    if is_held_up && !is_kept_open || is_held_down {
+    if is_held_up && !is_over || is_held_down || is_invented(&had, &says) {
         return Some(Verdict::HeldBack);
     }
     let has_come = said.from_host > 0 && !misses_down;

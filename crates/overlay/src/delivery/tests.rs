@@ -126,7 +126,7 @@ fn the_last_byte_counts_as_much_as_all() {
 
 #[test]
 fn what_the_destination_has_not_sent_was_invented() {
-    assert_eq!(looks(&[(counts(64, 1), receipt(64, 0))]), [HELD]);
+    assert_eq!(looks(&[(counts(64, 1), receipt(64, 0)); 2]), [None, HELD]);
     // An exit passes on what it no longer counts of a stream that its destination has broken off.
     assert_eq!(looks(&[(counts(64, 9), with_end(64, 5, End::Exit))]), [DELIVERED]);
 }
@@ -149,6 +149,9 @@ fn an_end_that_does_not_come_is_held_back() {
     for end in [End::Done, End::Exit, End::Leg] {
         assert_eq!(looks(&[(counts(64, 63), with_end(64, 64, end)); 2]), [None, HELD], "{end:?}");
     }
+    // A client that gets another message than the stream has, slowly.
+    let other = Counts { sent: None, ..counts(0, u64::MAX / 2) };
+    assert_eq!(looks(&[(other, with_end(64, 64, End::Done)); 2]), [DELIVERED, DELIVERED]);
     let reset = (counts(64, 64), with_end(64, 64, End::Exit));
     assert_eq!(looks(&[reset; 2]), [DELIVERED, HELD]);
 }
@@ -188,6 +191,7 @@ fn a_stream_that_is_broken_off_in_between_is_never_one_that_was_delivered() {
     // The destination has reset it; the end was lost in between; the client has left.
     assert_eq!(broken(counts(64, 0), with_end(64, 64, End::Exit)), None);
     assert_eq!(broken(counts(64, 60), with_end(65, 65, End::Done)), BROKEN);
+    assert_eq!(broken(counts(65, 64), with_end(65, 65, End::Done)), None, "the exit did not get to say the end");
     assert_eq!(ended(counts(64, 0), Ended::Entry, with_end(64, 64, End::Leg)), None);
 }
 

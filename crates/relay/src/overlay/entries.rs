@@ -17,6 +17,8 @@ use super::{Overlay, State};
 
 /// So many streams that have ended wait for their exits to be asked.
 const WAITING_MOST: usize = 256;
+/// So many questions at once are asked of an exit about the streams that come to it from one node.
+const QUESTIONS_MOST: usize = 4;
 /// An exit that did not answer is not asked again for so long.
 const MUTE: Time = Time::secs(10);
 
@@ -55,8 +57,18 @@ struct Doubt {
 #[derive(Debug)]
 enum Of {
     Running,
-    Ended(Delivery, Counts, Ended),
+    Ended(Past),
     Attempt(Attempt),
+}
+
+/// A stream that has ended.
+#[derive(Debug)]
+struct Past {
+    delivery: Delivery,
+    counts: Counts,
+    ended: Ended,
+    /// Whether its exit has been asked of it before. An exit that was about to count what it had passed on is asked again.
+    is_again: bool,
 }
 
 /// What is asked of an exit, of streams that come to it from one node.
@@ -104,23 +116,23 @@ impl Entries {
         }
     }
 
-    /// What exits are to be asked now.
+    /// What exits are to be asked now. Streams that run go first: those that have ended wait.
     fn doubts(&self, now: Time) -> Vec<Doubts> {
-        let mut all: BTreeMap<(String, String), Doubts> = BTreeMap::new();
+        let mut all = BTreeMap::new();
         let Asking { running, waiting, .. } = &mut *self.lock();
-        for doubt in std::mem::take(waiting) {
-            match Doubts::with_room(&mut all, &doubt.taken) {
-                Some(of) => of.push(doubt),
-                None => waiting.push(doubt),
-            }
-        }
         for (id, stream) in running.iter_mut().filter(|(_, stream)| stream.delivery.is_due(now)) {
             let Some(of) = Doubts::with_room(&mut all, &stream.taken) else { continue };
             let counts = stream.counts(now);
             stream.delivery.ask(counts, now);
             of.push(Doubt { id: *id, taken: stream.taken.clone(), of: Of::Running });
         }
-        all.into_values().filter(|doubts| !doubts.of.is_empty()).collect()
+        for doubt in std::mem::take(waiting) {
+            match Doubts::with_room(&mut all, &doubt.taken) {
+                Some(of) => of.push(doubt),
+                None => waiting.push(doubt),
+            }
+        }
+        all.into_values().flatten().collect()
     }
 
     /// Whether an exit has not answered a short while ago.
@@ -131,7 +143,7 @@ impl Entries {
     /// Takes what an exit has said, or that it could not be asked, and returns what follows.
     fn answered(&self, doubts: Doubts, said: Result<Vec<u8>, ()>, now: Time) -> Vec<Said> {
         let receipts = said.ok().and_then(|said| Receipts::read(&said, doubts.of.len()).ok());
-        let Asking { running, mute, .. } = &mut *self.lock();
+        let Asking { running, mute, waiting } = &mut *self.lock();
         match &receipts {
             Some(_) => _ = mute.remove(&doubts.exit),
             None => {
@@ -155,10 +167,16 @@ impl Entries {
                     };
                     (delivery.begun(), verdict)
                 }
-                (Of::Ended(delivery, counts, ended), Some(receipt)) => {
-                    (delivery.begun(), delivery.ended(&counts, ended, receipt, remembers, now))
+                (Of::Ended(past), Some(receipt)) => {
+                    let verdict = past.delivery.ended(&past.counts, past.ended, receipt, remembers, now);
+                    if verdict == Some(Verdict::HeldBack) && receipt.is_some() && !past.is_again {
+                        let of = Of::Ended(Past { is_again: true, ..past });
+                        waiting.push(Doubt { id, taken, of });
+                        return None;
+                    }
+                    (past.delivery.begun(), verdict)
                 }
-                (Of::Ended(delivery, counts, _), None) => (delivery.begun(), delivery.by_sight(&counts, now)),
+                (Of::Ended(past), None) => (past.delivery.begun(), past.delivery.by_sight(&past.counts, now)),
                 (Of::Attempt(attempt), Some(receipt)) => (attempt.begun, attempt.answered(receipt, remembers, now)),
                 (Of::Attempt(_), None) => return None,
             };
@@ -186,7 +204,7 @@ impl Overlay {
         if !is_urgent && counts.got > 0 && !is_asked_of {
             return self.take(Said { taken: taken.clone(), verdict: Verdict::Came, begun }, now);
         }
-        let of = Of::Ended(stream.delivery, counts, ended);
+        let of = Of::Ended(Past { delivery: stream.delivery, counts, ended, is_again: false });
         self.entries.doubt(Doubt { id, taken: taken.clone(), of }, is_urgent);
     }
 
@@ -236,11 +254,13 @@ impl Overlay {
 
 impl Doubts {
     /// What is asked of streams on this path, if there is room for one more.
-    fn with_room<'a>(all: &'a mut BTreeMap<(String, String), Self>, taken: &Taken) -> Option<&'a mut Vec<Doubt>> {
+    fn with_room<'a>(all: &'a mut BTreeMap<(String, String), Vec<Self>>, taken: &Taken) -> Option<&'a mut Vec<Doubt>> {
         let from = taken.path.relays().last().cloned().unwrap_or_default();
-        let doubts = all.entry((taken.exit.clone(), from.clone()));
-        let doubts = doubts.or_insert_with(|| Self { exit: taken.exit.clone(), from, of: Vec::new() });
-        (doubts.of.len() < STREAMS_MOST).then_some(&mut doubts.of)
+        let questions = all.entry((taken.exit.clone(), from.clone())).or_default();
+        if questions.last().is_none_or(|last| last.of.len() == STREAMS_MOST) && questions.len() < QUESTIONS_MOST {
+            questions.push(Self { exit: taken.exit.clone(), from, of: Vec::new() });
+        }
+        questions.last_mut().map(|last| &mut last.of).filter(|of| of.len() < STREAMS_MOST)
     }
 
     /// The question.

@@ -182,9 +182,11 @@ impl Pump {
         self.phase != Phase::Moving
     }
 
-    /// What was read of a whole direction, whether or not it was passed on.
+    /// What was read of a whole direction for its receiver, whether or not it was passed on.
     pub fn progress(&self) -> Progress {
-        Progress { bytes: self.source.read(), has_ended: self.has_read_end(), waits: !self.is_between_frames() }
+        let is_refused = self.is_refused();
+        let (has_ended, waits) = (self.has_read_end() && !is_refused, is_refused || !self.is_between_frames());
+        Progress { bytes: self.source.read(), has_ended, waits }
     }
 
     /// The sender's connection has broken: its end is none that was said.
@@ -422,7 +424,7 @@ impl Pump {
         if let Some(bytes) = &mut self.refused {
             *bytes = bytes.saturating_add(n as u32);
         }
-        self.source.took(n);
+        self.source.took(n, self.refused.is_none());
     }
 
     fn took_header(&mut self, bytes: &[u8]) -> Result<(), PumpError> {

@@ -38,13 +38,13 @@ impl Source {
         decoder.map_or(Self::UntilEnd(0), |decoder| Self::Frames(decoder, Part::UntilEnd(0)))
     }
 
-    /// So many bytes were read.
-    pub fn took(&mut self, n: usize) {
+    /// So many bytes were read, which count or are discarded.
+    pub fn took(&mut self, n: usize, counts: bool) {
         if let Self::Frames(decoder, _) = self {
             decoder.took_payload(n as u32);
         }
         match self {
-            Self::UntilEnd(read) | Self::Frames(_, Part::UntilEnd(read)) => *read += n as u64,
+            Self::UntilEnd(read) | Self::Frames(_, Part::UntilEnd(read)) => *read += if counts { n as u64 } else { 0 },
             Self::Exactly(left) | Self::Frames(_, Part::Exactly(left)) => *left -= n as u64,
         }
     }

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use ekiden_link::random::derive;
 use ekiden_overlay::choice::Why;
+use ekiden_overlay::delivery::Verdict;
 use ekiden_overlay::judged::Taken;
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::load::Load;
 use ekiden_overlay::path::{Class, Direction, Path, Wanted};
 use ekiden_overlay::places::Places;
-use ekiden_overlay::receipt::Verdict;
 use ekiden_overlay::told::Told;
 use ekiden_units::Time;
 
@@ -161,7 +161,7 @@ impl<'a> Nodes<'a> {
 
     /// A stream was opened. Nodes here deliver what they take, if slowly.
     pub fn opened(&mut self, near: usize, path: &Path, now: Time) {
-        self.nodes[near].places.judge(path, Verdict::Delivered, now, now);
+        self.nodes[near].places.judge(path, Verdict::Arrived, now, now);
     }
 
     /// Whether it is known that a path cannot be opened now.

@@ -1,7 +1,10 @@
 //! How a node of an overlay chooses the paths of its streams, without I/O: what its own TCP connections have shown of its legs ([`leg`]),
 //! what other nodes tell of theirs ([`told`]), both together ([`known`]), the paths to a node and what each would give ([`path`]), and
 //! which of them is taken ([`choice`]). [`places`] puts these together for whoever has streams: which paths a new one tries, and which nodes
-//! are asked what. [`receipt`] tells whether a stream arrives, by what its exit says of it.
+//! are asked what.
+//!
+//! Whether nodes in between deliver is decided in three steps: [`receipt`] is what an exit is asked of a stream and answers, [`delivery`] says
+//! by that and by what the entry has counted whether the stream arrives, and `trust` makes of what streams say which nodes are set aside.
 //!
 //! All times are since some start of this node's. Clocks of two nodes are never compared.
 
@@ -9,6 +12,7 @@
 
 mod asked;
 pub mod choice;
+pub mod delivery;
 pub mod judged;
 pub mod known;
 pub mod leg;

@@ -6,10 +6,10 @@ use ekiden_units::{BitRate, Time};
 
 use crate::asked::{ASKED_IN_USE, ASKED_OTHERS, Asked};
 use crate::choice::{Choice, Why};
+use crate::delivery::Verdict;
 use crate::judged::Taken;
 use crate::known::Known;
 use crate::path::{Candidate, Direction, Path, Wanted, candidates};
-use crate::receipt::Verdict;
 use crate::trust::Trust;
 
 /// A path on which a stream could not be opened is not taken again for so long.
@@ -27,6 +27,8 @@ const LEARNED: Time = Time::secs(20);
 const FRESH: Time = Time::secs(1);
 /// Of so many paths to an exit the streams are counted, and so many changes are remembered.
 const REMEMBERED: usize = 64;
+/// Of so many streams over nodes that have long been seen to deliver one is asked about at its end.
+const SAMPLED: f64 = 8.0;
 /// To how many nodes paths are wanted in one question.
 pub const WANTED_MOST: usize = 32;
 
@@ -150,36 +152,43 @@ impl<Route: Ord + Clone> Places<Route> {
     /// What a stream that began at `begun` says of the nodes in between of its path. Returns whether they are set aside from now on, and
     /// were not before.
     pub fn judge(&mut self, path: &Path, verdict: Verdict, begun: Time, now: Time) -> bool {
-        let relays = path.relays();
         match verdict {
-            Verdict::HeldBack => self.trust.held_back(relays, now),
+            Verdict::HeldBack => self.trust.held_back(path, now),
+            Verdict::BrokenOff => self.trust.broke_off(path, now),
             // A silence is the path's if others come to the same exit meanwhile.
             Verdict::Silent => {
+                let relays = path.relays();
                 let is_other = |other: &Path| {
                     other.0.last() == path.0.last() && !other.relays().iter().any(|relay| relays.contains(relay))
                 };
                 let comes = self.came.iter().any(|(other, at)| *at >= begun && is_other(other));
-                comes && self.trust.held_back(relays, now)
+                comes && self.trust.held_back(path, now)
             }
-            Verdict::Delivered | Verdict::Came => {
+            Verdict::Arrived | Verdict::Delivered | Verdict::Came => {
                 if verdict == Verdict::Came {
                     self.came.retain(|_, at| now.since(*at) < WANTED);
                     self.came.insert(path.clone(), now);
                 }
-                self.trust.delivered(relays, begun);
+                self.trust.delivered(path, begun, verdict == Verdict::Arrived);
                 false
             }
         }
     }
 
-    /// For how long a node is still set aside, because it held streams back.
+    /// For how long a node is still set aside, because it held streams to some exit back.
     pub fn aside(&self, node: &str, now: Time) -> Option<Time> {
-        Some(self.trust.aside(&[node.to_owned()], now)?.since(now))
+        Some(self.trust.aside_somewhere(node, now)?.since(now))
     }
 
     /// Whether streams over the nodes in between of this path are still to show that they arrive.
     pub fn is_on_trial(&self, path: &Path) -> bool {
-        self.trust.is_on_trial(path.relays())
+        self.trust.is_on_trial(path)
+    }
+
+    /// Whether the exit is to be asked of a stream on this path that has ended: until many have arrived of each, then of one in
+    /// [`SAMPLED`], which nobody can foretell.
+    pub fn is_asked_of(&mut self, path: &Path) -> bool {
+        !self.trust.is_proven(path) || self.draw() < 1.0 / SAMPLED
     }
 
     /// The paths to try for a new stream. [`Wanted::current`] is this one's to know.
@@ -191,7 +200,7 @@ impl<Route: Ord + Clone> Places<Route> {
         };
         let of = |of: &Candidate| taken(&of.path, of.sure, of.rtt);
         // While one stream tries nodes of which it is not known that they deliver, others go where it is, or where none is tried.
-        let is_free = |of: &&Candidate| self.trust.may_take(of.path.relays(), now);
+        let is_free = |of: &&Candidate| self.trust.may_take(&of.path, now);
         let is_tried = chosen.as_ref().is_some_and(|(of, _)| !is_free(&of));
         let other = usable.iter().find(is_free).filter(|_| is_tried);
         let first = other.or(chosen.as_ref().map(|(of, _)| of));
@@ -241,7 +250,7 @@ impl<Route: Ord + Clone> Places<Route> {
         }
         let direct = place.candidates.iter().find(|of| of.path.relays().is_empty());
         let direct = direct.map_or(BitRate(0), |direct| direct.sure);
-        let is_left = |path: &Path| shunned.contains_key(path) || trust.aside(path.relays(), now).is_some();
+        let is_left = |path: &Path| shunned.contains_key(path) || trust.aside(path, now).is_some();
         let usable: Vec<Candidate> = place.candidates.iter().filter(|of| !is_left(&of.path)).cloned().collect();
         let chosen = place.choice.choose(&usable, &wanted, now, drawn).map(|(of, why)| (of.clone(), why));
         if let Some((of, why)) = &chosen
@@ -257,7 +266,7 @@ impl<Route: Ord + Clone> Places<Route> {
 
     /// A stream goes on this path.
     fn takes(&mut self, (exit, route): (&str, &Route), path: &Path, now: Time) {
-        self.trust.takes(path.relays(), now);
+        self.trust.takes(path, now);
         let Some(place) = self.places.get_mut(&(exit.to_owned(), route.clone())) else { return };
         if place.taken.contains_key(path) || place.taken.len() < REMEMBERED {
             *place.taken.entry(path.clone()).or_default() += 1;
@@ -266,9 +275,8 @@ impl<Route: Ord + Clone> Places<Route> {
 
     /// Whether a path of which nothing is known may be taken now: it has not failed, and no other stream tries it.
     fn may_lead(&self, known: &Known, path: &Path, now: Time) -> bool {
-        let relays = path.relays();
-        let is_left = self.shunned.contains_key(path) || self.trust.aside(relays, now).is_some();
-        !is_left && self.trust.may_take(relays, now) && !known.fails_on(&path.0, now)
+        let is_left = self.shunned.contains_key(path) || self.trust.aside(path, now).is_some();
+        !is_left && self.trust.may_take(path, now) && !known.fails_on(&path.0, now)
     }
 
     /// The paths over one node in between that are not among `paths`: that one or its legs have failed, or nothing is known of them. Those
@@ -285,9 +293,8 @@ impl<Route: Ord + Clone> Places<Route> {
         let is_new = |path: &Path| !paths.iter().any(|taken| taken.path == *path);
         let mut spare: Vec<Path> = wanted.relays.iter().filter(may).map(path).filter(is_new).collect();
         spare.sort_by_cached_key(|path| {
-            let relays = path.relays();
-            let failed = relays.first().and_then(|relay| known.failed_at(relay));
-            (self.trust.aside(relays, now), self.shunned.get(path).copied().max(failed))
+            let failed = path.relays().first().and_then(|relay| known.failed_at(relay));
+            (self.trust.aside(path, now), self.shunned.get(path).copied().max(failed))
         });
         spare
     }

@@ -12,7 +12,7 @@ pub use frame::{
 };
 pub use handshake::{Acceptor, Dialler, HandshakeError, MAX_UNPROVEN, NONCE_BYTES, Nonce, SharedSecret};
 pub use messages::{
-    MAX_ASKED, MAX_CHAIN, MAX_NAME, MessageError, Open, decode_ask, decode_failed, decode_opened, encode_ask,
+    ID_BYTES, MAX_ASKED, MAX_CHAIN, MAX_NAME, MessageError, Open, decode_ask, decode_failed, decode_opened, encode_ask,
     encode_failed, encode_opened, is_node_name,
 };
 

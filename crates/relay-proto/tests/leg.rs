@@ -75,8 +75,11 @@ fn the_byte_layouts_are_those_of_the_document() {
         class: String::new(),
         target: Target { host: Host::Name("a.b".into()), port: 80 },
         client: None,
+        id: None,
     };
     assert_eq!(open.encode(), b"\x03\0\0\0\0\0\0\x0f\x01\x05tokyo\0\x03\x03a.b\0\x50");
+    let id = Some(*b"0123456789abcdef");
+    assert_eq!(Open { id, ..open.clone() }.encode()[8 + 15..], *b"\x050123456789abcdef");
     let client = Some("192.0.2.9:4660".parse().unwrap());
     assert_eq!(
         Open { client, class: "web".into(), ..open }.encode(),
@@ -108,8 +111,9 @@ proptest! {
         chain in prop::collection::vec("[a-z0-9_.-]{1,64}", 0..=MAX_CHAIN),
         class in "[a-z0-9_.-]{0,64}",
         client in prop::option::of((any::<std::net::IpAddr>(), 1u16..).prop_map(std::net::SocketAddr::from)),
+        id: Option<[u8; ID_BYTES]>,
     ) {
-        let open = Open { chain, class, target, client };
+        let open = Open { chain, class, target, client, id };
         prop_assert_eq!(Open::decode(body(&open.encode(), FrameKind::Open)), Ok(open));
     }
 

@@ -3,7 +3,8 @@
 mod arrivals;
 mod asked;
 mod asking;
-mod doubts;
+mod entries;
+mod exits;
 mod seen;
 mod sharing;
 mod status;
@@ -23,14 +24,13 @@ pub use ekiden_overlay::judged::Taken;
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::load::Load;
-use ekiden_overlay::path::{Class, Path, Wanted};
+use ekiden_overlay::path::{Class, Wanted};
 pub use ekiden_overlay::places::Questions;
 use ekiden_overlay::places::{Placed, Places, WANTED_MOST};
 pub use ekiden_overlay::receipt::StreamId;
 use ekiden_overlay::shown::Sum;
 use ekiden_overlay::told::{Told, ToldError};
 use ekiden_registry::Observer;
-use ekiden_relay_proto::Host;
 use ekiden_relay_proto::leg::MAX_ASKED;
 use ekiden_units::Time;
 use tokio::sync::Notify;
@@ -38,9 +38,11 @@ use tokio::sync::Notify;
 use crate::config::Config;
 use crate::config::overlay::Overlay as Settings;
 use crate::config::route::Auto;
-use arrivals::{Arrival, Arrivals};
-pub use arrivals::{Doubts, stream_id};
+pub use arrivals::{Arrival, Came, Progress};
 use asking::Asking;
+pub use entries::Doubts;
+use entries::Entries;
+use exits::Exits;
 use seen::Seen;
 pub use sharing::ShareStatus;
 use sharing::Shares;
@@ -59,7 +61,8 @@ pub struct Overlay {
     /// Whether paths are chosen: this node is of an overlay.
     chooses: AtomicBool,
     watched: WatchedSockets<Seen>,
-    arrivals: Arrivals,
+    entries: Entries,
+    exits: Exits,
     state: Mutex<State>,
     shares: Mutex<Shares>,
     /// Notified when a leg begins to be shared.
@@ -78,8 +81,8 @@ struct State {
     known: Known,
     places: Places<(Auto, Class)>,
     load: Load,
-    /// Paths on which a stream was not opened that another path opened, with its destination and when that was.
-    suspected: BTreeMap<Path, (Host, Time)>,
+    /// Exits that no path led to, and when one was last tried.
+    lost: BTreeMap<String, Time>,
 }
 
 /// A leg's connection while a stream runs on it.
@@ -88,7 +91,6 @@ pub struct LegWatch<'a> {
     overlay: &'a Overlay,
     socket: BorrowedFd<'a>,
     watched: Option<Watched<'a, Seen>>,
-    arrival: Option<Arrival<'a>>,
 }
 
 /// Whose a connection from another node is: the fingerprint of its key. Nodes that share a key are one.
@@ -103,8 +105,6 @@ pub struct OnLeg {
     pub taken: Option<Arc<Taken>>,
     /// The stream's service class; `None`: none is asked for.
     pub class: Option<Arc<str>>,
-    /// What the stream is called between its ends, if one of them is here.
-    pub id: Option<StreamId>,
     /// Whose connection it is, where the other node has made it.
     pub owner: Option<Owner>,
 }
@@ -120,8 +120,17 @@ pub struct Stalled {
     pub segment_bytes: u32,
 }
 
-/// The legs that the two sides of a stream are on. Boxed: most nodes are of no overlay.
-pub type OnLegs = Option<Box<[Option<OnLeg>; 2]>>;
+/// What the overlay has to do with a stream.
+#[derive(Debug)]
+pub struct Sides<'a> {
+    /// The legs that its two sides are on.
+    pub on: [Option<OnLeg>; 2],
+    /// The end of it that is here, if it passes other nodes.
+    pub arrival: Option<Arrival<'a>>,
+}
+
+/// Boxed: most nodes are of no overlay.
+pub type OnLegs<'a> = Option<Box<Sides<'a>>>;
 
 impl Default for Overlay {
     fn default() -> Self {
@@ -130,7 +139,8 @@ impl Default for Overlay {
             watches: AtomicBool::new(false),
             chooses: AtomicBool::new(false),
             watched: WatchedSockets::default(),
-            arrivals: Arrivals::default(),
+            entries: Entries::default(),
+            exits: Exits::default(),
             state: Mutex::new(State::of_node("")),
             shares: Mutex::default(),
             shared: Notify::new(),
@@ -155,6 +165,7 @@ impl Overlay {
         }
         state.known.retain(|name| config.peers.contains_key(name));
         state.places.retain(|exit| config.peers.contains_key(exit));
+        state.lost.retain(|exit, _| config.peers.contains_key(exit));
     }
 
     /// Whether all that connections to other nodes show is watched.
@@ -162,15 +173,8 @@ impl Overlay {
         self.watches.load(Ordering::Relaxed)
     }
 
-    /// Watches a connection to another node while a stream runs on it, and the one on its other side: `is_whole` says whether that one
-    /// carries what the stream does, and nothing else.
-    pub fn watch<'a>(
-        &'a self,
-        socket: &'a impl AsFd,
-        other: &'a impl AsFd,
-        leg: &OnLeg,
-        is_whole: bool,
-    ) -> LegWatch<'a> {
+    /// Watches a connection to another node while a stream runs on it.
+    pub fn watch<'a>(&'a self, socket: &'a impl AsFd, leg: &OnLeg) -> LegWatch<'a> {
         let now = self.now();
         let watches = self.watches();
         let info = watches.then(|| tcp_info_with_memory(socket).ok()).flatten();
@@ -181,14 +185,7 @@ impl Overlay {
         }
         // Under the same lock: new classes find it.
         let watched = self.watched.watch(socket, Seen::new(leg.clone(), class, now, info));
-        drop(shares);
-        let arrival = leg.id.clone().and_then(|id| match &leg.taken {
-            // A direct path has nobody in between.
-            Some(taken) if taken.path.relays().is_empty() => None,
-            Some(taken) => self.arrivals.enter(other, taken.clone(), id, is_whole, now),
-            None => Some(self.arrivals.leave(other, id)),
-        });
-        LegWatch { overlay: self, socket: socket.as_fd(), watched: Some(watched), arrival }
+        LegWatch { overlay: self, socket: socket.as_fd(), watched: Some(watched) }
     }
 
     /// Looks at the legs that streams of several classes share. Returns when to look again; `None` if there is no such leg.
@@ -263,6 +260,28 @@ impl Overlay {
     pub fn path_failed(&self, taken: &Taken) {
         let now = self.now();
         self.lock().places.failed(&taken.path, now);
+    }
+
+    /// No path has led to a node that is near a stream's destination.
+    pub fn exit_lost(&self, exit: &str) {
+        let now = self.now();
+        self.lock().lost.insert(exit.into(), now);
+    }
+
+    /// Puts nodes that no path led to behind the others that may stand in for them. One stream tries them again after a while.
+    pub fn lost_last(&self, exits: &mut Vec<&str>) {
+        if exits.len() < 2 {
+            return;
+        }
+        let (now, mut state) = (self.now(), self.lock());
+        exits.sort_by_cached_key(|exit| match state.lost.get_mut(*exit) {
+            Some(at) if now.since(*at) < LOST => true,
+            Some(at) => {
+                *at = now;
+                false
+            }
+            None => false,
+        });
     }
 
     /// Whether it is known that nothing comes about on a leg of this path now.
@@ -372,6 +391,14 @@ impl Overlay {
         Status { registry: registry.map(Into::into), shares, ..status }
     }
 
+    /// Answers the entries of streams that leave the overlay here.
+    ///
+    /// # Errors
+    /// If the question cannot be read.
+    pub fn tell_receipts(&self, question: &[u8]) -> Result<Vec<u8>, String> {
+        self.exits.answer(question, self.now())
+    }
+
     /// Answers another program of this host, a line with one.
     pub fn answer(&self, config: &Config, question: &[u8]) -> Vec<u8> {
         let now = self.now();
@@ -392,6 +419,8 @@ impl Overlay {
     }
 }
 
+/// An exit that no path led to is not tried before those that stand in for it for so long.
+const LOST: Time = Time::secs(30);
 /// In this much more than a few round trips two retransmissions of one segment can be acknowledged.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -408,25 +437,13 @@ impl State {
         // Without the kernel's chance nodes would draw alike, no more.
         let seed = random_secret()
             .map_or(1, |bytes| bytes.iter().fold(1, |seed: u64, byte| seed.rotate_left(8) ^ u64::from(*byte)));
-        let (load, suspected) = Default::default();
-        Self { known: Known::of_node(name), places: Places::new(seed), load, suspected }
-    }
-}
-
-impl LegWatch<'_> {
-    /// The connection to the node has broken, or that node has given the stream up.
-    pub fn broke(&mut self) {
-        self.arrival.iter_mut().for_each(Arrival::broke);
+        Self { known: Known::of_node(name), places: Places::new(seed), load: Load::default(), lost: BTreeMap::new() }
     }
 }
 
 impl Drop for LegWatch<'_> {
     fn drop(&mut self) {
         let now = self.overlay.now();
-        if let Some(arrival) = self.arrival.take() {
-            let said = arrival.end(|taken| self.overlay.lock().places.is_on_trial(&taken.path), now);
-            said.into_iter().for_each(|said| self.overlay.take(said, now));
-        }
         let mut shares = self.overlay.shares();
         let Some(mut seen) = self.watched.take().and_then(Watched::end) else { return };
         shares.ends(&seen.leg.peer, seen.class, now);

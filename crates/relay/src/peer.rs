@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Open, decode_failed, decode_opened};
-use ekiden_relay_proto::{Failure, FailureCode, Target};
+use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::frames::{invalid, read_frame, read_rest};
 use ekiden_transport::segments::Segments;
 use ekiden_transport::{Connection, is_transient};
@@ -37,27 +37,20 @@ const SILENCE_STEP: Duration = Duration::from_millis(250);
 /// How much longer a connection may take than an acknowledgement: its SYN is sent again after 1 s and 3 s (RFC 6298).
 const SYN_AGAIN: Duration = Duration::from_secs(2);
 
-/// Opens a stream of a service class to `target` for `client` through `chain`, whose first node is a peer.
+/// Opens a stream at a peer.
 pub async fn open(
     node: &Node,
-    chain: &[String],
-    target: &Target,
-    client: Option<SocketAddr>,
-    class: &str,
+    first: &str,
+    request: &Open,
     early: Early<'_>,
 ) -> Result<(Connection, SocketAddr), Failure> {
     let config = node.config();
-    let Some((first, rest)) = chain.split_first() else {
-        return Err(Failure::new(FailureCode::Other, "an empty chain"));
-    };
     let Some(peer) = config.peers.get(first) else {
         let text = format_args!("node {} does not know the node '{first}'", config.name);
         return Err(Failure::new(FailureCode::UnknownNode, text));
     };
     let is_member = config.overlay.as_ref().is_some_and(|overlay| overlay.members.contains_key(first));
-    // OPEN cannot carry a port of 0, which only a balancer can report.
-    let client = client.filter(|client| client.port() != 0);
-    let request = Open { chain: rest.to_vec(), class: class.into(), target: target.clone(), client }.encode();
+    let request = request.encode();
     let opened = open_at(node, &config, (first, peer), &request, &early, is_member);
     tokio::select! {
         biased;

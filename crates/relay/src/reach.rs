@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ekiden_net::tcp_info::{TcpInfo, tcp_info};
+use ekiden_relay_proto::leg::{ID_BYTES, Open};
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use ekiden_transport::budget;
 
@@ -15,7 +16,7 @@ use crate::config::route::Way;
 use crate::config::{Config, Peer};
 use crate::exit::dial::used::{self, Made};
 use crate::exit::policy::{ChosenBy, Policy, Refusal};
-use crate::overlay::{OnLeg, StreamId, Taken};
+use crate::overlay::{Arrival, OnLeg, StreamId, Taken};
 use crate::peer::{Early, delivered, open};
 use crate::shared::Node;
 use crate::shared::turns::Turn;
@@ -32,7 +33,7 @@ pub struct Upstream {
     pub bound: Option<SocketAddr>,
     /// The path over the overlay that was chosen for it, if one was.
     pub taken: Option<Arc<Taken>>,
-    /// What its stream is called between its ends, where a path was chosen for it.
+    /// What its stream is called between its ends, where it passes other nodes.
     pub id: Option<StreamId>,
     /// Whether early payload that was known when it was opened has been sent.
     pub took_early: bool,
@@ -103,8 +104,14 @@ impl Upstream {
     /// The leg that it begins with, if it does.
     pub fn leg(&self) -> Option<OnLeg> {
         let (name, _) = self.peer.as_deref()?;
-        let (taken, class, id) = (self.taken.clone(), self.class.clone(), self.id.clone());
-        Some(OnLeg { peer: name.as_str().into(), taken, class, id, owner: None })
+        let (taken, class) = (self.taken.clone(), self.class.clone());
+        Some(OnLeg { peer: name.as_str().into(), taken, class, owner: None })
+    }
+
+    /// The end of its stream that is here, if it passes other nodes. `is_whole`: what its client's connection carries is what the stream
+    /// does, and nothing else.
+    pub fn arrival<'a>(&self, node: &'a Node, is_whole: bool) -> Option<Arrival<'a>> {
+        Some(node.overlay.enter(self.taken.clone()?, self.id?, is_whole))
     }
 
     /// Gives a node's connection back to the pool.
@@ -148,12 +155,14 @@ pub struct Destination<'a> {
     client: Option<SocketAddr>,
     /// The service class that its client has.
     class: Option<&'a str>,
+    /// What its stream is called between its ends, if it is.
+    id: Option<&'a [u8; ID_BYTES]>,
 }
 
 impl<'a> Destination<'a> {
     /// A destination that a client asks for.
     pub fn asked(target: &'a Target) -> Self {
-        Self { target, chosen_by: ChosenBy::Client, address: None, client: None, class: None }
+        Self { target, chosen_by: ChosenBy::Client, address: None, client: None, class: None, id: None }
     }
 
     /// The same for the client at this address, which the exit may use.
@@ -166,9 +175,14 @@ impl<'a> Destination<'a> {
         Self { class, ..self }
     }
 
+    /// The same for a stream of this name.
+    pub fn called(self, id: Option<&'a [u8; ID_BYTES]>) -> Self {
+        Self { id, ..self }
+    }
+
     /// A destination that this node's configuration names.
     pub fn configured(target: &'a Target) -> Self {
-        Self { target, chosen_by: ChosenBy::Operator, address: None, client: None, class: None }
+        Self { target, chosen_by: ChosenBy::Operator, address: None, client: None, class: None, id: None }
     }
 }
 
@@ -254,16 +268,21 @@ pub async fn reach_via(
     to: Destination<'_>,
     early: Early<'_>,
 ) -> Result<Upstream, Failure> {
-    if chain.is_empty() {
-        return exit(node, to).await;
-    }
+    let Some((first, rest)) = chain.split_first() else { return exit(node, to).await };
     ensure_memory(node)?;
     let config = node.config();
     let took_early = matches!(early, Early::Repeatable(_) | Early::Introduced(..));
+    let request = Open {
+        chain: rest.to_vec(),
+        class: to.class.unwrap_or_default().into(),
+        target: to.target.clone(),
+        // OPEN cannot carry a port of 0, which only a balancer can report.
+        client: to.client.filter(|client| client.port() != 0),
+        id: to.id.copied(),
+    };
     // Boxed as well.
-    let class = to.class.unwrap_or_default();
-    let (stream, bound) = Box::pin(open(node, chain, to.target, to.client, class, early)).await?;
-    let peer = chain.first().and_then(|first| config.peers.get_key_value(first));
+    let (stream, bound) = Box::pin(open(node, first, &request, early)).await?;
+    let peer = config.peers.get_key_value(first);
     let peer = peer.map(|(name, peer)| Arc::new((name.clone(), peer.clone())));
     let class = to.class.map(Arc::from);
     Ok(Upstream { peer, bound: Some(bound), took_early, class, ..Upstream::from(Side::node(stream)) })

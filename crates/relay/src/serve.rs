@@ -24,6 +24,7 @@ use tokio::time::timeout;
 use crate::access::quota::QuotaGuard;
 use crate::config::{Config, Listener, ListenerKind, Peer};
 use crate::exit::dial::used::Made;
+use crate::overlay::Sides;
 use crate::reach::Upstream;
 use crate::shared::{Current, InFlightGuard, Node, Permit};
 use crate::stream::duplex::{Duplex, Finished, Side};
@@ -129,7 +130,9 @@ impl Stream {
 
     async fn run(self: Box<Self>, node: &Arc<Node>) {
         let Self { client, upstream, first, busy, asked, user } = *self;
-        let legs = upstream.leg().map(|leg| Box::new([None, Some(leg)]));
+        let legs = upstream
+            .leg()
+            .map(|leg| Box::new(Sides { on: [None, Some(leg)], arrival: upstream.arrival(node, true) }));
         // Nothing of it may stay behind: a running stream would keep room for all of it.
         let Upstream { side, peer, taken, turn, made, .. } = upstream;
         drop(taken);

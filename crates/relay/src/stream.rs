@@ -9,3 +9,4 @@ pub mod last_words;
 pub mod output;
 pub mod pump;
 pub mod running;
+pub mod source;

@@ -193,6 +193,27 @@ fn a_node_that_is_killed_is_left_and_comes_back() {
 }
 
 #[test]
+fn the_next_node_near_a_destination_stands_in_for_one_that_has_died() {
+    let overlay = Overlay::new(4, here, "most_relays = 1");
+    // c is near the destination as well, but less so; a's members say so from the beginning.
+    let name = overlay.name(2);
+    let members =
+        overlay.members(|_| None).replace(&format!("[node.{name}]\n"), &format!("[node.{name}]\nnear = [\"*\"]\n"));
+    std::fs::write(overlay.folder.join("0.members"), members).unwrap();
+    let mut overlay = overlay;
+    drop(overlay.nodes[0].take());
+    overlay.nodes[0] = Some(overlay.start(0, "most_relays = 1"));
+    let (echo, data) = (echo(), noise(100_000, 3));
+    assert!(exchange(overlay.stream(echo).expect("d"), &data) == data);
+    assert_eq!(overlay.status(0).exits[0].exit, overlay.name(3));
+    drop(overlay.nodes[3].take());
+    for _ in 0..5 {
+        assert!(exchange(overlay.stream(echo).expect("c stands in"), &data) == data);
+    }
+    assert!(overlay.status(0).exits.iter().any(|place| place.exit == overlay.name(2)));
+}
+
+#[test]
 fn a_record_that_cannot_be_changes_nothing() {
     use common::peer::{accept_node, frame};
     use ekiden_relay_proto::leg::{FrameKind, Header, decode_ask};

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use common::overlay::Overlay;
 use common::peer::{accept_node, frame, say};
 use common::*;
+use ekiden_relay::Status;
 use ekiden_relay_proto::leg::{FrameKind, Header, decode_ask, encode_failed, encode_opened};
 use ekiden_relay_proto::{Failure, FailureCode};
 
@@ -148,7 +149,7 @@ fn clients(overlay: &Overlay, to: SocketAddr, time: Duration) -> (Vec<[usize; 2]
 fn beside_a_sick_one(sickness: Sickness, direct: Option<SocketAddr>, class: &str) -> (Overlay, Arc<AtomicUsize>) {
     let (address, given) = sick(sickness);
     let route = format!("class = \"{class}\"\nmost_relays = 1");
-    let overlay = match direct {
+    let mut overlay = match direct {
         Some(direct) => {
             Overlay::with_impostor(4, |at, to| ((at, to) == (0, 3)).then_some(direct), &route, Some(address))
         }
@@ -174,11 +175,16 @@ fn beside_a_sick_one(sickness: Sickness, direct: Option<SocketAddr>, class: &str
         }
     };
     let echo = echo();
-    // What a knows of the others it knows by questions, and it asks when it has had a stream.
+    // What a knows of the others it knows by questions, and it asks when it has had a stream. Without c it is b that gets one.
+    drop(overlay.nodes[2].take());
     wait_until("b is given a stream", || {
         let _ = is_served(&overlay, echo);
         given.load(Ordering::Relaxed) > 0
     });
+    overlay.nodes[2] = Some(overlay.start(2, ""));
+    let name = overlay.name(2);
+    let heard = |status: Status| status.nodes.into_iter().find(|node| node.name == name).and_then(|node| node.heard_s);
+    wait_until("c is heard", || heard(overlay.status(0)).is_some_and(|seconds| seconds < 1.0));
     (overlay, given)
 }
 
@@ -186,7 +192,7 @@ fn beside_a_sick_one(sickness: Sickness, direct: Option<SocketAddr>, class: &str
 fn a_node_that_invents_streams_gets_one_and_then_none_while_others_are_there() {
     let (overlay, given) = beside_a_sick_one(Sickness::Invents, None, "interactive");
     let (counts, late) = clients(&overlay, echo(), Duration::from_secs(6));
-    assert!(counts.iter().all(|[got, lost]| *got > 5 && *lost <= 1), "{counts:?}");
+    assert!(counts.iter().all(|[got, lost]| *got > 10 && *lost <= 1), "{counts:?}");
     assert_eq!(late, 0, "{counts:?}");
     assert!(given.load(Ordering::Relaxed) <= 2, "{given:?}");
     let aside = overlay.status(0).nodes.into_iter().find(|node| node.name == overlay.name(1)).unwrap().aside_s;
@@ -197,17 +203,17 @@ fn a_node_that_invents_streams_gets_one_and_then_none_while_others_are_there() {
 fn where_the_exit_cannot_be_asked_a_silent_node_is_left_when_others_are_answered() {
     let (overlay, given) = beside_a_sick_one(Sickness::Invents, Some(closed_port()), "bulk");
     let (counts, late) = clients(&overlay, echo(), Duration::from_secs(6));
-    assert!(counts.iter().all(|[got, lost]| *got > 5 && *lost <= 1), "{counts:?}");
+    assert!(counts.iter().all(|[got, lost]| *got > 10 && *lost <= 1), "{counts:?}");
     assert_eq!(late, 0, "{counts:?}");
-    // When all begin at once, neither b nor c has shown anything yet.
-    assert!(given.load(Ordering::Relaxed) <= 1 + CLIENTS, "{given:?}");
+    // When all begin at once, neither b nor c has shown anything yet, and there is no other path.
+    assert!(given.load(Ordering::Relaxed) <= CLIENTS, "{given:?}");
 }
 
 #[test]
 fn a_node_that_answers_questions_and_opens_nothing_costs_time_and_no_stream() {
     let (overlay, given) = beside_a_sick_one(Sickness::Mute, None, "interactive");
     let (counts, _) = clients(&overlay, echo(), Duration::from_secs(4));
-    assert!(counts.iter().all(|[got, lost]| *got > 3 && *lost == 0), "{counts:?}");
+    assert!(counts.iter().all(|[got, lost]| *got > 5 && *lost == 0), "{counts:?}");
     assert!(given.load(Ordering::Relaxed) <= 2, "{given:?}");
 }
 
@@ -215,7 +221,7 @@ fn a_node_that_answers_questions_and_opens_nothing_costs_time_and_no_stream() {
 fn a_refusal_that_a_node_in_between_makes_up_is_not_told_to_the_client() {
     let (overlay, given) = beside_a_sick_one(Sickness::Refuses, None, "interactive");
     let (counts, _) = clients(&overlay, echo(), Duration::from_secs(2));
-    assert!(counts.iter().all(|[got, lost]| *got > 3 && *lost == 0), "{counts:?}");
+    assert!(counts.iter().all(|[got, lost]| *got > 5 && *lost == 0), "{counts:?}");
     assert!(given.load(Ordering::Relaxed) <= 2, "{given:?}");
     // One of the destination is, whoever says so.
     let refused =
@@ -227,8 +233,9 @@ fn a_refusal_that_a_node_in_between_makes_up_is_not_told_to_the_client() {
 fn a_node_that_resets_what_it_has_opened_gets_one_stream() {
     let (overlay, given) = beside_a_sick_one(Sickness::Resets, None, "interactive");
     let (counts, late) = clients(&overlay, echo(), Duration::from_secs(5));
+    assert!(counts.iter().all(|[got, lost]| *got > 10 && *lost <= 1), "{counts:?}");
     assert_eq!(late, 0, "{counts:?}");
-    assert!(given.load(Ordering::Relaxed) <= CLIENTS, "{given:?}");
+    assert!(given.load(Ordering::Relaxed) <= 2, "{given:?}");
 }
 
 #[test]

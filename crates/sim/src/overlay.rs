@@ -11,12 +11,12 @@ use std::ops::RangeInclusive;
 
 use ekiden_link::random;
 use ekiden_overlay::choice::Why;
+use ekiden_overlay::delivery::Verdict;
 use ekiden_overlay::judged::Taken;
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::path::{Class, Path, Wanted};
 use ekiden_overlay::places::Places;
-use ekiden_overlay::receipt::Verdict;
 use ekiden_overlay::shown::Sum;
 use ekiden_overlay::told::Told;
 use ekiden_record::{Chosen, PathChange, StreamsOnPath};
@@ -309,7 +309,7 @@ impl<'a> Overlay<'a> {
         if let Some(taken) = &stream.taken {
             // The nodes of a simulation deliver what they take.
             let places = &mut self.nodes[stream.node].places;
-            places.judge(&taken.path, Verdict::Delivered, now, now);
+            places.judge(&taken.path, Verdict::Arrived, now, now);
         }
         let (flow, first) = (stream.flow, *range.start());
         sockets.get_mut(entry).program = Program::Relay { flow, other: first, once: Once::Nothing };

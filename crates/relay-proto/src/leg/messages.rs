@@ -15,6 +15,11 @@ pub const MAX_ASKED: usize = 32;
 /// The most bytes of a node's name.
 pub const MAX_NAME: usize = 64;
 
+/// The bytes of a stream's name.
+pub const ID_BYTES: usize = 16;
+/// Stands before it, where an address has its kind.
+const ID: u8 = 5;
+
 /// What the dialler asks for: through `chain`, in this order, to `target`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Open {
@@ -26,6 +31,8 @@ pub struct Open {
     pub target: Target,
     /// Who wants to be connected, if it was connected to the destination by its own account: for exits that act as it.
     pub client: Option<SocketAddr>,
+    /// What the node at which it begins calls it, where that one may ask the exit what it has of it: random.
+    pub id: Option<[u8; ID_BYTES]>,
 }
 
 /// A body that is not what its frame's type says.
@@ -58,6 +65,10 @@ impl Open {
         if let Some(client) = self.client {
             put_ip(&mut body, client.ip());
             body.extend(client.port().to_be_bytes());
+        }
+        if let Some(id) = self.id {
+            body.push(ID);
+            body.extend(id);
         }
         Header::frame(FrameKind::Open, &body)
     }
@@ -160,10 +171,14 @@ impl<'a> Reader<'a> {
         let port = self.port().filter(|&port| port != 0)?;
         let target = Target { host, port };
         let client = match self.rest {
-            [] => None,
+            [] | [ID, ..] => None,
             _ => Some(self.address().filter(|client| client.port() != 0)?),
         };
-        Some(Open { chain, class, target, client })
+        let id = match self.rest {
+            [] => None,
+            _ => Some(self.byte().filter(|&kind| kind == ID).and_then(|_| self.array())?),
+        };
+        Some(Open { chain, class, target, client, id })
     }
 
     fn byte(&mut self) -> Option<u8> {

@@ -187,8 +187,15 @@ impl Overlay {
     /// # Errors
     /// It cannot be said now, for this reason. The stream must not go another way then, which nobody may have wanted.
     pub fn exit<'a>(&'a self, auto: &'a Auto, target: &Target) -> Result<Option<&'a str>, String> {
-        if let Some(node) = auto.exit.as_deref().or_else(|| self.near(target)) {
-            return Ok(Some(node));
+        Ok(self.exits(auto, target)?.first().copied())
+    }
+
+    /// The same, and behind it the nodes that are near the destination as well: for when it cannot be reached. None behind one that the route
+    /// names.
+    pub fn exits<'a>(&'a self, auto: &'a Auto, target: &Target) -> Result<Vec<&'a str>, String> {
+        let exits = auto.exit.as_deref().map_or_else(|| self.near(target), |exit| vec![exit]);
+        if !exits.is_empty() {
+            return Ok(exits);
         }
         if !self.is_known {
             return Err(format!(
@@ -197,19 +204,20 @@ impl Overlay {
         }
         match self.absent.iter().find(|(_, near)| near.iter().any(|pattern| pattern.matches(target))) {
             Some((name, _)) => Err(format!("node {name} is near {target}, and is not there now")),
-            None => Ok(None),
+            None => Ok(Vec::new()),
         }
     }
 
-    /// The node that is near a destination: the one whose `near` has the narrowest pattern that matches, and of equals the first.
-    fn near(&self, target: &Target) -> Option<&str> {
+    /// The nodes that are near a destination: first the one whose `near` has the narrowest pattern that matches, and of equals the first.
+    fn near(&self, target: &Target) -> Vec<&str> {
         let matching = |node: &OverlayNode| {
             let matching = node.near.iter().filter(|pattern| pattern.matches(target));
             matching.map(Pattern::specificity).max()
         };
-        let all = self.members.iter().filter_map(|(name, node)| Some((name, matching(node)?)));
-        // The first of equals: `max_by_key` takes the last.
-        all.rev().max_by_key(|(_, specificity)| *specificity).map(|(name, _)| name.as_str())
+        let all = self.members.iter().filter_map(|(name, node)| Some((name.as_str(), matching(node)?)));
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(|(_, specificity)| std::cmp::Reverse(*specificity));
+        all.into_iter().map(|(name, _)| name).collect()
     }
 
     /// The nodes that may be in between on a path.
@@ -273,6 +281,14 @@ mod tests {
             "node tokyo is near 203.0.113.1:80, and is not there now"
         );
         assert_eq!(exit(&overlay, "203.0.113.200:80").unwrap().as_deref(), Some("osaka"));
+        let all = self::overlay();
+        let exits = |auto: &Auto| all.exits(auto, &"203.0.113.200:80".parse().unwrap()).unwrap().join(" ");
+        assert_eq!(exits(&auto), "osaka tokyo everywhere");
+        assert_eq!(
+            exits(&Auto { exit: Some("tokyo".into()), ..Auto::default() }),
+            "tokyo",
+            "no other stands in for it"
+        );
         assert_eq!(exit(&overlay, "198.51.100.1:80"), Ok(None), "no node is near it");
         overlay.is_known = false;
         assert!(exit(&overlay, "198.51.100.1:80").unwrap_err().contains("is not known"));
@@ -297,7 +313,7 @@ mod tests {
     #[test]
     fn the_narrowest_pattern_says_which_node_is_near() {
         let overlay = overlay();
-        let near = |target: &str| overlay.near(&target.parse().unwrap()).unwrap().to_owned();
+        let near = |target: &str| overlay.near(&target.parse().unwrap())[0].to_owned();
         assert_eq!(near("203.0.113.1:80"), "tokyo");
         assert_eq!(near("203.0.113.200:80"), "osaka");
         assert_eq!(near("www.example.jp:80"), "osaka");

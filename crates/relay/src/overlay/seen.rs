@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn seen() -> Seen {
-        Seen::new(OnLeg { peer: "paris".into(), taken: None, class: None, id: None, owner: None }, 0, Time(0), None)
+        Seen::new(OnLeg { peer: "paris".into(), taken: None, class: None, owner: None }, 0, Time(0), None)
     }
 
     /// A second in which `bytes` were acknowledged, and all of it was busy.

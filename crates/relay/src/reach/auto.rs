@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use ekiden_keys::random_secret;
 use ekiden_overlay::places::TRIED;
 use ekiden_relay_proto::{Failure, FailureCode};
 use tokio::time::sleep_until;
@@ -13,7 +14,7 @@ use tokio::time::sleep_until;
 use super::{Destination, Upstream, exit, reach_via, turn};
 use crate::config::classes::BULK;
 use crate::config::route::Auto;
-use crate::overlay::{Taken, stream_id};
+use crate::overlay::{StreamId, Taken};
 use crate::peer::Early;
 use crate::shared::Node;
 use crate::shared::turns::Turn;
@@ -25,17 +26,56 @@ const BESIDE: usize = 3;
 /// may arrive twice is sent before that.
 pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
     let config = node.config();
-    let near = match &config.overlay {
+    let mut exits = match &config.overlay {
         Some(overlay) => {
-            let exit = overlay.exit(auto, to.target);
-            exit.map_err(|why| Failure::new(FailureCode::NodeUnreachable, format_args!("{why}")))?
-                .map(|exit| (overlay, exit))
+            let exits = overlay.exits(auto, to.target);
+            exits.map_err(|why| Failure::new(FailureCode::NodeUnreachable, format_args!("{why}")))?
         }
-        None => None,
+        None => Vec::new(),
     };
+    // The nearest decides whether the route lets the stream go. The others stand in for it.
+    let may_stand_in = |exit: &&str| config.overlay.as_ref().is_some_and(|overlay| overlay.may_be_exit(exit, auto));
+    let mut behind = exits.split_off(exits.len().min(1));
+    behind.retain(may_stand_in);
+    exits.extend(behind);
+    node.overlay.lost_last(&mut exits);
+    while let [near, next, ..] = exits[..] {
+        let early = match early {
+            Early::Repeatable(bytes) => Early::Repeatable(bytes),
+            _ => Early::Nothing,
+        };
+        let failure = match reach_at(node, auto, Some(near), to, early, true).await {
+            Err(failure) if is_unreachable(node, near, &failure) => failure,
+            reached => return reached,
+        };
+        let line = format_args!("to {}: {failure}; node {next} is near it as well, and is tried", to.target);
+        node.lines.info("exit", near, line);
+        node.overlay.exit_lost(near);
+        exits.remove(0);
+    }
+    reach_at(node, auto, exits.first().copied(), to, early, false).await
+}
+
+/// Whether a node cannot be reached on any path. Where some say nothing, its own leg tells.
+fn is_unreachable(node: &Node, exit: &str, failure: &Failure) -> bool {
+    let is_exits =
+        |code| code == FailureCode::NodeUnreachable || code == FailureCode::TimedOut && node.overlay.has_failed(exit);
+    exit != node.config().name && is_exits(failure.code)
+}
+
+/// Reaches a destination by the node `near` it, or from here. For half as long where `has_another` one near it.
+async fn reach_at(
+    node: &Node,
+    auto: &Auto,
+    near: Option<&str>,
+    to: Destination<'_>,
+    early: Early<'_>,
+    has_another: bool,
+) -> Result<Upstream, Failure> {
+    let config = node.config();
     let own = config.name.as_str();
     // What is near no node, or this one, is connected to from here.
-    let Some((overlay, near)) = near.filter(|(_, near)| *near != own) else {
+    let Some((overlay, near)) = config.overlay.as_ref().zip(near.filter(|near| *near != own)) else {
         return match auto.required(own).next() {
             Some(required) => {
                 let text =
@@ -57,7 +97,7 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
     let (_, class) = config.classes.get(to.class.unwrap_or(BULK));
     let paths = node.overlay.paths(overlay, auto, class.kind, near);
     if let [only] = &paths[..] {
-        return on_path(node, only.clone(), None, to, early, &OnceLock::new()).await;
+        return on_path(node, only.clone(), None, to, early, &Asked::default()).await;
     }
     let again = match early {
         Early::Repeatable(bytes) => Some(bytes),
@@ -65,9 +105,9 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
     };
     let rest = paths.into_iter().rev().collect();
     let limit = config.limits.connect;
-    let search =
-        Search { node, near, to, again, pause: limit / TRIED as u32, rest, tried: Vec::new(), first: None, said: None };
-    search.run().await
+    let (pause, pauses) = (limit / TRIED as u32, if has_another { TRIED } else { 2 * TRIED } as u32);
+    let (tried, first, said) = Default::default();
+    Search { node, near, to, again, pause, pauses, rest, tried, first, said }.run().await
 }
 
 /// Paths to a destination, tried one after the other, and beside each other where one does not answer.
@@ -79,20 +119,24 @@ struct Search<'a> {
     again: Option<&'a [u8]>,
     /// How long a path has for its answer, until the next one is tried beside it: a part of `limits.connect`.
     pause: Duration,
+    /// For so many of these it waits in all.
+    pauses: u32,
     /// The paths that are still to be tried, the last first.
     rest: Vec<Arc<Taken>>,
     tried: Vec<Attempt<'a>>,
     /// The first failure of a node.
     first: Option<Failure>,
-    /// What was said of the destination by a path whose nodes in between may have made it up.
-    said: Option<(Failure, Arc<Taken>)>,
+    /// What was said of the destination by a path whose nodes in between may have made it up, and how that one was asked.
+    said: Option<(Failure, Arc<Taken>, Arc<Asked>)>,
 }
+
+/// When a path was asked, and what the stream is called on it.
+type Asked = OnceLock<(Instant, Option<StreamId>)>;
 
 /// A path that is tried.
 struct Attempt<'a> {
     taken: Arc<Taken>,
-    /// When it was asked.
-    asked: Arc<OnceLock<Instant>>,
+    asked: Arc<Asked>,
     reached: Pin<Box<dyn Future<Output = Result<Upstream, Failure>> + Send + 'a>>,
 }
 
@@ -102,7 +146,7 @@ impl Search<'_> {
         // Its class says how long it waits for its turn.
         let Some(first) = self.next() else { return Err(self.nothing()) };
         let turn = turn(self.node, &first.path.0, self.to).await?;
-        let mut until = Instant::now() + self.pause * (2 * TRIED as u32);
+        let mut until = Instant::now() + self.pause * self.pauses;
         self.begin(first, Some(turn));
         loop {
             if self.tried.is_empty() {
@@ -144,7 +188,7 @@ impl Search<'_> {
                 }
                 // A node in between may say what it likes: another path is to say so, too, the direct one if it can.
                 self.rest.sort_by_key(|other| other.path.relays().is_empty());
-                self.said = Some((failure, taken));
+                self.said = Some((failure, taken, asked));
                 until = until.min(Instant::now() + self.pause);
                 if self.tried.is_empty() {
                     break;
@@ -164,7 +208,7 @@ impl Search<'_> {
 
     /// Begins to try a path: with a turn, or when it is the stream's.
     fn begin(&mut self, taken: Arc<Taken>, turn: Option<Turn>) {
-        let (node, to, again, asked) = (self.node, self.to, self.again, Arc::new(OnceLock::new()));
+        let (node, to, again, asked) = (self.node, self.to, self.again, Arc::new(Asked::default()));
         let (of, at) = (taken.clone(), asked.clone());
         let early = again.map_or(Early::Nothing, Early::Repeatable);
         let reached = Box::pin(async move { on_path(node, of, turn, to, early, &at).await });
@@ -174,20 +218,22 @@ impl Search<'_> {
     /// What is said where no path is left.
     fn nothing(&mut self) -> Failure {
         let nothing = || Failure::new(FailureCode::NodeUnreachable, format_args!("no path to node {}", self.near));
-        self.said.take().map(|(said, _)| said).or(self.first.take()).unwrap_or_else(nothing)
+        self.said.take().map(|(said, ..)| said).or(self.first.take()).unwrap_or_else(nothing)
     }
 
     /// One path has led there: those that should have as well may have nodes that hold streams back.
     fn suspect_others(self, reached: Upstream) -> Upstream {
-        let is_late = |asked: &Instant| asked.elapsed() >= self.pause;
-        for late in self.tried.iter().filter(|other| other.asked.get().is_some_and(is_late)) {
-            let why = "streams were not opened in time, and were on another path";
-            self.node.overlay.suspect(&late.taken, &self.to.target.host, why);
+        let suspect = |taken: &Arc<Taken>, asked: &Asked, was_refused| {
+            if let Some((at, Some(id))) = asked.get() {
+                self.node.overlay.suspect(taken, *id, at.elapsed(), was_refused);
+            }
+        };
+        let is_late = |asked: &Asked| asked.get().is_some_and(|(at, _)| at.elapsed() >= self.pause);
+        for late in self.tried.iter().filter(|other| is_late(&other.asked)) {
+            suspect(&late.taken, &late.asked, false);
         }
-        if let Some((failure, taken)) = &self.said {
-            let told = self.node.told(failure);
-            let why = format!("streams were refused ({told}), and were opened on another path");
-            self.node.overlay.suspect(taken, &self.to.target.host, &why);
+        if let Some((failure, taken, asked)) = &self.said {
+            suspect(taken, asked, failure.code != FailureCode::TimedOut);
         }
         reached
     }
@@ -196,7 +242,7 @@ impl Search<'_> {
         let (near, to) = (self.near, self.to.target);
         let late =
             || Failure::new(FailureCode::TimedOut, format_args!("no path to node {near} has led to {to} in time"));
-        self.said.map_or_else(late, |(said, _)| said)
+        self.said.map_or_else(late, |(said, ..)| said)
     }
 }
 
@@ -220,21 +266,21 @@ async fn on_path(
     has_turn: Option<Turn>,
     to: Destination<'_>,
     early: Early<'_>,
-    asked: &OnceLock<Instant>,
+    asked: &Asked,
 ) -> Result<Upstream, Failure> {
     let turn = match has_turn {
         Some(turn) => turn,
         None => turn(node, &taken.path.0, to).await?,
     };
-    let _ = asked.set(Instant::now());
-    let reached = reach_via(node, &taken.path.0, to, early).await?;
-    // Without it the exit cannot be asked whether the stream arrives.
-    if !taken.path.relays().is_empty() && reached.bound.is_some_and(|at| at.port() == 0 || at.ip().is_unspecified()) {
-        let text = format_args!("{} opens a stream from no address", taken.path);
-        return Err(Failure::new(FailureCode::NodeUnreachable, text));
-    }
-    let id = stream_id(reached.bound, to.target);
+    let id = (!taken.path.relays().is_empty()).then(new_id).flatten();
+    let _ = asked.set((Instant::now(), id));
+    let reached = reach_via(node, &taken.path.0, to.called(id.as_ref().map(|id| &id.0)), early).await?;
     Ok(Upstream { taken: Some(taken), id, turn, ..reached })
+}
+
+/// A name that nobody can guess. Without the kernel's chance the stream has none, and is not judged.
+fn new_id() -> Option<StreamId> {
+    Some(StreamId(*random_secret().ok()?.first_chunk()?))
 }
 
 /// Reaches another port of the host that `first` is connected to, on the same path.

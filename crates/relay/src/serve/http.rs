@@ -29,7 +29,7 @@ use super::{Stream, class_of, user_quota};
 use crate::access::logins::Crowded;
 use crate::access::quota::QuotaGuard;
 use crate::config::{Config, Limits, Listener, ListenerKind, Reply};
-use crate::overlay::OnLeg;
+use crate::overlay::Arrival;
 use crate::peer::Early;
 use crate::reach::{self, Destination, Upstream, is_allowed, reach};
 use crate::serve::http::body::Reader;
@@ -345,15 +345,17 @@ impl Client<'_> {
         is_sent: bool,
         is_kept: bool,
     ) -> Result<Outcome, Failed> {
+        let leg = origin.upstream.leg();
         // What the exit counts is the stream's, from its first exchange on.
-        let leg = origin.upstream.leg().map(|leg| OnLeg { id: leg.id.filter(|_| !is_kept), ..leg });
+        let arrival = if is_kept { None } else { origin.upstream.arrival(self.node, false) };
         let Origin { upstream: Upstream { side, peer, .. }, reader, .. } = &mut origin;
+        reader.came = arrival.as_ref().map(Arrival::came);
         let lost = |error, has_begun| {
             let broken = Broken { error, is_beyond: true };
             Asked::new(self.caller.address(), "http", &request.target).log_broken(self.node, peer.as_deref(), &broken);
             if has_begun { Failed::Reset(broken.error) } else { gone(&broken.error) }
         };
-        let watched = leg.map(|leg| self.node.overlay.watch(side.stream.socket(), self.stream.socket(), &leg, false));
+        let watched = leg.map(|leg| self.node.overlay.watch(side.stream.socket(), &leg));
         let can_repeat = is_kept && request.is_idempotent && request.body == Body::Length(0);
         if !is_sent && let Err(error) = side.output().write(&request.head).await {
             return Err(if can_repeat { Failed::Again } else { lost(error, false) });
@@ -362,7 +364,7 @@ impl Client<'_> {
         let sending = self.reader.pass_body(request.body, chunked, &self.stream, side.output());
         let exchange = Exchange::new(request, &self.stream, &self.limits);
         let exchanged = exchange.attended(exchange.both(sending, reader, &side.stream, can_repeat)).await;
-        drop(watched);
+        drop((watched, arrival));
         let (response, sent) = exchanged.map_err(|failed| match failed {
             // This is an error of the request's body: that of a response comes only after the response has begun.
             Failed::Reset(PumpError::Malformed(reason)) if !exchange.has_begun() => Failed::Tell(400, reason.into()),

@@ -24,7 +24,7 @@ use super::departure::{ClientEof, unless_client_leaves};
 use super::failed::Asked;
 use crate::access::quota::{ClientKey, Limit};
 use crate::config::Listener;
-use crate::overlay::{OnLeg, Owner, stream_id};
+use crate::overlay::{OnLeg, Owner, Sides, StreamId};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, reach_via};
 use crate::shared::{InFlightGuard, Node, Permit};
@@ -185,6 +185,10 @@ async fn serve_stream(
     let counted = node.count_stream_of(&from.owner);
     let class = Some(request.class.as_str()).filter(|class| !class.is_empty());
     let to = Destination::asked(&request.target).on_behalf_of(request.client).of_class(class);
+    let to = to.called(request.id.as_ref());
+    // Where the stream leaves the overlay, its entry may ask for what became of it.
+    let id = request.id.filter(|_| request.chain.is_empty());
+    let mut arrival = id.and_then(|id| node.overlay.leave(&from.name, StreamId(id)));
     let reached = match &counted {
         // A node ends a stream with a frame. One that ends the connection instead has given the stream up.
         Ok(_) => {
@@ -193,13 +197,14 @@ async fn serve_stream(
         }
         Err(limit) => Err(too_many(node, from, *limit)),
     };
+    if let Some(arrival) = &mut arrival {
+        arrival.answers(reached.is_ok());
+    }
     let legs = reached.is_ok().then(|| {
         let beyond = reached.as_ref().ok().and_then(Upstream::leg);
-        let class = class.map(Arc::from);
-        let bound = reached.as_ref().ok().filter(|_| request.chain.is_empty() && node.overlay.watches());
-        let id = bound.and_then(|exit| stream_id(exit.side.stream.local_addr().ok(), &request.target));
         let owner = Some(from.owner.clone());
-        Box::new([Some(OnLeg { peer: from.name.clone(), taken: None, class, id, owner }), beyond])
+        let of = OnLeg { peer: from.name.clone(), taken: None, class: class.map(Arc::from), owner };
+        Box::new(Sides { on: [Some(of), beyond], arrival })
     });
     let Upstream { side, peer, bound, made, .. } = match reached {
         Ok(upstream) => upstream,

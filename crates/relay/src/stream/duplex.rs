@@ -12,7 +12,7 @@ use ekiden_transport::Connection;
 use socket2::SockRef;
 use tokio::time::sleep;
 
-use crate::overlay::{LegWatch, OnLegs, Overlay};
+use crate::overlay::{OnLegs, Overlay, Sides};
 use crate::stream::between_streams::{POLL_LEAST, POLL_MOST};
 use crate::stream::expiry::{self, Expiry};
 use crate::stream::framing::{Framing, ResetCode};
@@ -195,17 +195,16 @@ impl Duplex {
         mut self,
         expiry: &mut Option<Box<Expiry>>,
         overlay: &Overlay,
-        legs: OnLegs,
+        legs: OnLegs<'_>,
     ) -> impl Future<Output = Result<Finished, Broken>> {
         async move {
             let result = {
                 let Self { a, b, forward, backward, owes_end } = &mut self;
                 let mut watched = legs.map(|legs| {
-                    let [on_a, on_b] = *legs;
-                    let sides = [(&*a, &*b, on_a), (&*b, &*a, on_b)];
-                    Box::new(sides.map(|(side, other, leg)| {
-                        Some(overlay.watch(side.stream.socket(), other.stream.socket(), &leg?, true))
-                    }))
+                    let Sides { on: [on_a, on_b], arrival } = *legs;
+                    let sides = [(&*a, on_a), (&*b, on_b)];
+                    let on = sides.map(|(side, leg)| Some(overlay.watch(side.stream.socket(), &leg?)));
+                    Box::new((on, arrival))
                 });
                 let (mut a, mut b) = (Running::new(&a.stream, a.framing), Running::new(&b.stream, b.framing));
                 let result = poll_fn(|cx| {
@@ -214,13 +213,20 @@ impl Duplex {
                     {
                         return Poll::Ready(Err(Broken { error, is_beyond: false }));
                     }
-                    poll(cx, &mut a, &mut b, forward, backward, owes_end)
+                    let polled = poll(cx, &mut a, &mut b, forward, backward, owes_end);
+                    if let Some((_, Some(arrival))) = watched.as_deref() {
+                        arrival.moved(forward.progress(), backward.progress());
+                    }
+                    polled
                 })
                 .await;
-                if let (Some(watched), Err(Broken { error, is_beyond })) = (&mut watched, &result)
-                    && !matches!(error, PumpError::Expired(_))
-                {
-                    watched[usize::from(*is_beyond)].iter_mut().for_each(LegWatch::broke);
+                if let Some((_, Some(arrival))) = watched.as_deref_mut() {
+                    match &result {
+                        Ok(()) if forward.is_refused() || backward.is_refused() => {}
+                        Ok(()) => arrival.is_done(),
+                        Err(Broken { error: PumpError::Expired(_), .. }) => {}
+                        Err(Broken { is_beyond, .. }) => arrival.broke(*is_beyond),
+                    }
                 }
                 result
             };

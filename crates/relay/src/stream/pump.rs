@@ -19,7 +19,9 @@ use ekiden_transport::{Connection, is_transient};
 use socket2::SockRef;
 use tokio::io::Interest;
 
+use crate::overlay::Progress;
 use crate::stream::framing::{Framing, ResetCode};
+use crate::stream::source::{Part, Source};
 
 mod error;
 
@@ -82,16 +84,6 @@ pub struct Pump {
     holding: Holding,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Source {
-    /// Bytes until the end of the connection.
-    UntilEnd,
-    /// This many bytes, and the connection must not end before.
-    Exactly(u64),
-    /// Payload in frames of a leg: this many bytes, or all up to END.
-    Frames(FrameDecoder, Option<u64>),
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Moving,
@@ -103,20 +95,18 @@ enum Phase {
 impl Pump {
     /// From a host until its end, or from a node until its END.
     pub fn whole(from: Framing, to: Framing) -> Self {
-        let source = from.decoder().map_or(Source::UntilEnd, |decoder| Source::Frames(decoder, None));
-        Self::new(source, to, true)
+        Self::new(Source::until_end(from.decoder()), to, true)
     }
 
     /// The rest of a direction whose beginning was read otherwise, without passing its end on; `decoder` is where a
     /// node's frames stand.
     pub fn remainder(decoder: Option<FrameDecoder>, to: Framing) -> Self {
-        let source = decoder.map_or(Source::UntilEnd, |decoder| Source::Frames(decoder, None));
-        Self::new(source, to, false)
+        Self::new(Source::until_end(decoder), to, false)
     }
 
     /// `n` bytes of payload, and no end; an end before is an error.
     pub fn exactly(n: u64, decoder: Option<FrameDecoder>, to: Framing) -> Self {
-        let source = decoder.map_or(Source::Exactly(n), |decoder| Source::Frames(decoder, Some(n)));
+        let source = decoder.map_or(Source::Exactly(n), |decoder| Source::Frames(decoder, Part::Exactly(n)));
         Self::new(source, to, false)
     }
 
@@ -124,7 +114,7 @@ impl Pump {
     pub fn decoder(&self) -> Option<FrameDecoder> {
         match self.source {
             Source::Frames(decoder, _) => Some(decoder),
-            Source::UntilEnd | Source::Exactly(_) => None,
+            Source::UntilEnd(_) | Source::Exactly(_) => None,
         }
     }
 
@@ -138,6 +128,7 @@ impl Pump {
     pub fn with_first(mut self, bytes: &[u8]) -> Self {
         if !bytes.is_empty() {
             self.queue(bytes);
+            self.source.queued(bytes.len());
         }
         self
     }
@@ -179,9 +170,16 @@ impl Pump {
         self.phase != Phase::Moving
     }
 
+    /// What was read of a whole direction for its receiver, whether or not it was passed on.
+    pub fn progress(&self) -> Progress {
+        let is_refused = self.is_refused();
+        let (has_ended, waits) = (self.has_read_end() && !is_refused, is_refused || !self.is_between_frames());
+        Progress { bytes: self.source.read(), has_ended, waits }
+    }
+
     /// The sender's connection has broken: its end is none that was said.
     pub fn cut(&mut self) {
-        if let Source::UntilEnd = self.source {
+        if let Source::UntilEnd(_) = self.source {
             self.source = Source::Exactly(u64::MAX);
         }
     }
@@ -227,7 +225,7 @@ impl Pump {
 
     /// After a node's END: ready with the code when it has said that it refuses what it is sent.
     pub fn poll_refusal(&mut self, cx: &mut Context<'_>, from: &Connection) -> Poll<Result<u8, PumpError>> {
-        let Source::Frames(decoder, None) = &mut self.source else { return Poll::Pending };
+        let Source::Frames(decoder, Part::UntilEnd(_)) = &mut self.source else { return Poll::Pending };
         loop {
             let mut header = [0; HEADER_BYTES];
             let missing = decoder.header_missing();
@@ -316,18 +314,18 @@ impl Pump {
     /// Reads one piece and writes what the receiver takes of it at once. Returns how much of a turn it used.
     fn fill(&mut self, cx: &mut Context<'_>, from: &Connection, to: &Connection) -> Poll<Result<usize, PumpError>> {
         let due = match self.source {
-            Source::UntilEnd => u64::MAX,
-            Source::Exactly(0) | Source::Frames(_, Some(0)) => {
+            Source::UntilEnd(_) => u64::MAX,
+            Source::Exactly(0) | Source::Frames(_, Part::Exactly(0)) => {
                 self.phase = Phase::Ended;
                 return Poll::Ready(Ok(0));
             }
             Source::Exactly(n) => n,
-            Source::Frames(decoder, left) => left.unwrap_or(u64::MAX).min(decoder.payload().into()),
+            Source::Frames(decoder, part) => part.left().min(decoder.payload().into()),
         };
         let due = usize::try_from(due).unwrap_or(usize::MAX);
         // The length of a frame or a body is known before its bytes: no need to see how large pieces are.
         let worth_it = match self.source {
-            Source::UntilEnd => self.bulk,
+            Source::UntilEnd(_) => self.bulk,
             _ => due > SMALL && (self.bulk || due > LARGE),
         };
         if let (true, Some(socket), Some(_)) = (worth_it && self.copies == 0, from.plain(), to.plain()) {
@@ -379,9 +377,7 @@ impl Pump {
     ) -> Poll<Result<usize, PumpError>> {
         // Another header always follows a frame's payload. Reading it too saves a system call per frame.
         let header = match self.source {
-            Source::Frames(decoder, left) if due <= most && left.is_none_or(|left| left > due as u64) => {
-                decoder.header_missing()
-            }
+            Source::Frames(decoder, part) if due <= most && part.left() > due as u64 => decoder.header_missing(),
             _ => 0,
         };
         SCRATCH.with_borrow_mut(|scratch| {
@@ -417,16 +413,7 @@ impl Pump {
         if let Some(bytes) = &mut self.refused {
             *bytes = bytes.saturating_add(n as u32);
         }
-        match &mut self.source {
-            Source::UntilEnd => {}
-            Source::Exactly(left) => *left -= n as u64,
-            Source::Frames(decoder, left) => {
-                decoder.took_payload(n as u32);
-                if let Some(left) = left {
-                    *left -= n as u64;
-                }
-            }
-        }
+        self.source.took(n, self.refused.is_none());
     }
 
     fn count(&mut self, n: usize) {
@@ -434,9 +421,11 @@ impl Pump {
     }
 
     fn took_header(&mut self, bytes: &[u8]) -> Result<(), PumpError> {
-        let Source::Frames(decoder, left) = &mut self.source else { return Ok(()) };
+        let Source::Frames(decoder, part) = &mut self.source else { return Ok(()) };
         match decoder.took_header(bytes)? {
-            Some(Event::End | Event::Delivered) if left.is_some() => return Err(PumpError::Truncated),
+            Some(Event::End | Event::Delivered) if matches!(part, Part::Exactly(_)) => {
+                return Err(PumpError::Truncated);
+            }
             Some(Event::End | Event::Delivered) => self.phase = Phase::Ended,
             Some(Event::Reset(code)) => return Err(PumpError::Reset(code)),
             Some(Event::Data(_)) | None => {}
@@ -447,7 +436,7 @@ impl Pump {
     /// The end of a connection ends the stream only where no framing marks the end.
     fn connection_ended(&mut self) -> Result<(), PumpError> {
         match self.source {
-            Source::UntilEnd => {
+            Source::UntilEnd(_) => {
                 self.phase = Phase::Ended;
                 Ok(())
             }

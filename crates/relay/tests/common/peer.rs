@@ -40,7 +40,7 @@ pub fn ask_for(stream: &mut TcpStream, target: SocketAddr) {
 
 /// Asks for another stream on the connection, and returns the answer.
 pub fn ask(stream: &mut TcpStream, target: SocketAddr) -> (FrameKind, Vec<u8>) {
-    let open = Open { chain: Vec::new(), class: String::new(), target: target.into(), client: None };
+    let open = Open { chain: Vec::new(), class: String::new(), target: target.into(), client: None, id: None };
     stream.write_all(&open.encode()).unwrap();
     frame(stream)
 }

@@ -10,6 +10,7 @@ use ekiden_relay_proto::leg::{Event, FrameDecoder, HEADER_BYTES};
 use ekiden_transport::budget::Holding;
 use ekiden_transport::{Connection, is_transient};
 
+use crate::overlay::Came;
 use crate::stream::framing::Framing;
 use crate::stream::output::Output;
 use crate::stream::pump::{Pump, PumpError};
@@ -34,13 +35,16 @@ pub struct Reader {
     pub buffer: Vec<u8>,
     /// How many bytes behind a response were discarded.
     unasked: usize,
+    /// Told of the first byte.
+    pub came: Option<Came>,
     holding: Holding,
 }
 
 impl Reader {
     /// For a connection of which nothing was read yet.
     pub fn new(framing: Framing) -> Self {
-        Self { decoder: framing.decoder(), ended: false, buffer: Vec::new(), unasked: 0, holding: Holding::default() }
+        let (decoder, holding) = (framing.decoder(), Holding::default());
+        Self { decoder, ended: false, buffer: Vec::new(), unasked: 0, came: None, holding }
     }
 
     /// Waits for data and appends it to the buffer. False at the end of the stream.
@@ -49,6 +53,11 @@ impl Reader {
             from.readable().await.map_err(PumpError::Receive)?;
             let read = self.read_now(from);
             self.holding.set(self.buffer.capacity());
+            if let Ok(Some(Ok(true))) = &read
+                && let Some(came) = self.came.take()
+            {
+                came.now();
+            }
             match read {
                 Ok(Some(more)) => return more,
                 Ok(None) => {}

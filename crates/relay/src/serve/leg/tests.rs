@@ -29,7 +29,8 @@ async fn left_by_its_dialler(client: Option<SocketAddr>) -> (bool, io::Result<us
     small.set_recv_buffer_size(8192).unwrap();
     small.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let hosts = small.listen(1).unwrap();
-    let request = Open { chain: Vec::new(), class: String::new(), target: hosts.local_addr().unwrap().into(), client };
+    let request =
+        Open { chain: Vec::new(), class: String::new(), target: hosts.local_addr().unwrap().into(), client, id: None };
     let nodes = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut dialler = TcpStream::connect(nodes.local_addr().unwrap()).await.unwrap();
     let (accepted, from) = nodes.accept().await.unwrap();

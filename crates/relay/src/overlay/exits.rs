@@ -1,0 +1,228 @@
+//! The streams that leave the overlay here: what their entries are told of them. Deciding what follows is theirs.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ekiden_overlay::receipt::{Asked, End, RECEIPTS_FORMAT, Receipt, Receipts, StreamId};
+use ekiden_units::Time;
+
+use super::arrivals::Moved;
+
+/// Streams are remembered for so long after their end: entries ask after 64 s at the latest, and believe no more than two minutes ...
+const KEPT: Time = Time::secs(130);
+/// ... and so many of each node from which they come: one that floods pushes out its own alone ...
+const KEPT_MOST: usize = 4096;
+/// ... of so many nodes.
+const NODES_MOST: usize = 1024;
+
+/// The streams that leave the overlay here.
+#[derive(Debug, Default)]
+pub struct Exits(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    running: HashMap<StreamId, Running>,
+    /// By the node from which they came.
+    ended: HashMap<Arc<str>, Remembered>,
+    /// Since when streams of nodes that are not among them are remembered.
+    since: Time,
+}
+
+#[derive(Debug)]
+struct Running {
+    moved: Arc<Moved>,
+    answered: Option<Time>,
+}
+
+/// A stream as it is, or was at its end.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    to_host: u64,
+    from_host: u64,
+    is_full: bool,
+    answered: Option<Time>,
+    /// When something last moved.
+    moved: Time,
+    end: Option<End>,
+}
+
+/// Streams of one node that have ended.
+#[derive(Debug, Default)]
+struct Remembered {
+    streams: HashMap<StreamId, Known>,
+    /// By when they ended.
+    order: VecDeque<(Time, StreamId)>,
+    /// Since when all of them are there, but those of [`KEPT`] ago.
+    since: Time,
+}
+
+impl Exits {
+    /// A stream is asked for. None if there is one of this name: only a node of its path can know it, and gains nothing.
+    pub fn begin(&self, id: StreamId) -> Option<Arc<Moved>> {
+        let mut state = self.lock();
+        if state.running.contains_key(&id) {
+            return None;
+        }
+        let moved = Arc::new(Moved::default());
+        state.running.insert(id, Running { moved: moved.clone(), answered: None });
+        Some(moved)
+    }
+
+    /// Its request is answered.
+    pub fn answered(&self, id: StreamId, now: Time) {
+        if let Some(running) = self.lock().running.get_mut(&id) {
+            running.answered = Some(now);
+        }
+    }
+
+    /// Whether its request was.
+    pub fn has_answered(&self, id: StreamId) -> bool {
+        self.lock().running.get(&id).is_some_and(|running| running.answered.is_some())
+    }
+
+    /// It has ended. At every moment it is known as the one or the other.
+    pub fn end(&self, id: StreamId, from: &Arc<str>, end: End, now: Time) {
+        let mut state = self.lock();
+        let Some(running) = state.running.remove(&id) else { return };
+        if !state.ended.contains_key(from) && state.ended.len() >= NODES_MOST {
+            state.ended.clear();
+            state.since = now;
+        }
+        let since = state.since;
+        let node = state.ended.entry(from.clone()).or_insert_with(|| Remembered { since, ..Remembered::default() });
+        node.streams.insert(id, running.known(Some(end)));
+        node.order.push_back((now, id));
+        node.forget(now);
+    }
+
+    /// Forgets the streams that ended long ago, and the nodes of which none is left.
+    pub fn forget(&self, now: Time) {
+        self.lock().ended.retain(|_, node| {
+            node.forget(now);
+            !node.order.is_empty() || now.since(node.since) < KEPT
+        });
+    }
+
+    /// Answers an entry's question.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn answer(&self, question: &[u8], now: Time) -> Result<Vec<u8>, String> {
+        let asked = Asked::read(question)?;
+        let state = self.lock();
+        let from = state.ended.get(asked.from.as_str());
+        let known = |id: &StreamId| {
+            let ended = || from?.streams.get(id).copied();
+            let running = state.running.get(id).map(|running| running.known(None));
+            Some(running.or_else(ended)?.receipt(now))
+        };
+        let streams = asked.streams.iter().map(known).collect();
+        let since = from.map_or(state.since, |node| node.since);
+        let remembers_s = now.since(since).as_secs();
+        // Numbers and words alone cannot fail to be written.
+        Ok(serde_json::to_vec(&Receipts { receipts_format: RECEIPTS_FORMAT, remembers_s, streams }).unwrap_or_default())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    fn known(&self, end: Option<End>) -> Known {
+        let Moved { up, down, is_full, at, .. } = &*self.moved;
+        let [to_host, from_host, at] = [up, down, at].map(|number| number.load(Ordering::Relaxed));
+        let is_full = is_full.load(Ordering::Relaxed);
+        Known { to_host, from_host, is_full, answered: self.answered, moved: Time(at), end }
+    }
+}
+
+impl Known {
+    fn receipt(self, now: Time) -> Receipt {
+        let Self { to_host, from_host, is_full, answered, moved, end } = self;
+        let answered_s = answered.map(|at| now.since(at).as_secs());
+        Receipt { to_host, from_host, is_full, answered_s, still_s: now.since(moved).as_secs(), end }
+    }
+}
+
+impl Remembered {
+    fn forget(&mut self, now: Time) {
+        while let Some((at, id)) = self.order.front().copied() {
+            let is_old = now.since(at) > KEPT;
+            if !is_old && self.order.len() <= KEPT_MOST {
+                return;
+            }
+            if !is_old {
+                self.since = at;
+            }
+            self.order.pop_front();
+            self.streams.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u32) -> StreamId {
+        StreamId(u128::from(number).to_be_bytes())
+    }
+
+    fn asked(exits: &Exits, from: &str, number: u32, now: Time) -> (Option<Receipt>, f64) {
+        let question = serde_json::to_vec(&Asked::new(from, vec![id(number)])).unwrap();
+        let said = Receipts::read(&exits.answer(&question, now).unwrap(), 1).unwrap();
+        (said.streams[0], said.remembers_s)
+    }
+
+    #[test]
+    fn a_node_that_floods_pushes_out_its_own_streams_alone() {
+        let (exits, now) = (Exits::default(), Time::secs(100));
+        let end = |number: u32, from: &str, now| {
+            exits.begin(id(number)).unwrap();
+            exits.end(id(number), &from.into(), End::Done, now);
+        };
+        end(1, "delhi", Time::secs(50));
+        end(2, "flood", Time::secs(60));
+        (10..10 + KEPT_MOST as u32).for_each(|number| end(number, "flood", Time::secs(70)));
+        assert_eq!(asked(&exits, "delhi", 1, now).0.unwrap().end, Some(End::Done));
+        assert_eq!(asked(&exits, "delhi", 1, now).1, 100.0);
+        let (gone, remembers) = asked(&exits, "flood", 2, now);
+        assert!(gone.is_none() && remembers == 40.0, "{remembers}");
+        assert!(asked(&exits, "flood", 10, now).0.is_some());
+        // What ended long ago takes no room, and nobody asks for it.
+        exits.forget(Time::secs(300));
+        assert!(exits.lock().ended.is_empty());
+        assert!(asked(&exits, "delhi", 1, Time::secs(300)).0.is_none());
+        for node in 0..NODES_MOST as u32 + 1 {
+            end(100_000 + node, &node.to_string(), Time::secs(300));
+        }
+        assert!(exits.lock().ended.len() <= NODES_MOST);
+        assert_eq!(asked(&exits, "unknown", 3, Time::secs(301)).1, 1.0);
+    }
+
+    #[test]
+    fn a_second_stream_of_the_same_name_changes_nothing() {
+        let exits = Exits::default();
+        let moved = exits.begin(id(1)).unwrap();
+        moved.up.store(64, Ordering::Relaxed);
+        assert!(exits.begin(id(1)).is_none());
+        assert_eq!(asked(&exits, "delhi", 1, Time::secs(1)).0.unwrap().to_host, 64);
+    }
+
+    #[test]
+    fn a_stream_that_ends_while_it_is_asked_about_is_known_all_the_time() {
+        let exits = Exits::default();
+        std::thread::scope(|scope| {
+            for number in 0..2_000 {
+                exits.begin(id(number)).unwrap();
+                let exits = &exits;
+                let ends = scope.spawn(move || exits.end(id(number), &"delhi".into(), End::Done, Time::secs(1)));
+                while !ends.is_finished() {
+                    assert!(asked(exits, "delhi", number, Time::secs(1)).0.is_some());
+                }
+            }
+        });
+    }
+}

@@ -57,7 +57,8 @@ fn for_lossy_legs(available: &str) -> Finding {
     match available.split_whitespace().any(|control| control == "bbr") {
         true => Finding::new(SUBJECT, "bbr is there", Verdict::Good),
         false => {
-            let without = "modprobe tcp_bbr brings it in, if the kernel has it; other controls leave most of such a line unused";
+            let without =
+                "modprobe tcp_bbr brings it in, if the kernel has it; other controls leave most of such a line unused";
             Finding::new(SUBJECT, "bbr is not loaded", Verdict::Note(without.into()))
         }
     }
@@ -172,7 +173,9 @@ mod tests {
     #[test]
     fn looking_at_this_machine_finds_something_of_each_kind() {
         let subjects: Vec<_> = machine().into_iter().map(|finding| finding.subject).collect();
-        for subject in ["congestion control", "for legs that lose packets", "kernel types (BTF)", "CAP_NET_ADMIN", "open files"] {
+        for subject in
+            ["congestion control", "for legs that lose packets", "kernel types (BTF)", "CAP_NET_ADMIN", "open files"]
+        {
             assert!(subjects.iter().any(|found| found == subject), "{subjects:?}");
         }
     }

@@ -130,9 +130,8 @@ impl Stream {
 
     async fn run(self: Box<Self>, node: &Arc<Node>) {
         let Self { client, upstream, first, busy, asked, user } = *self;
-        let legs = upstream
-            .leg()
-            .map(|leg| Box::new(Sides { on: [None, Some(leg)], arrival: upstream.arrival(node, true) }));
+        let legs =
+            upstream.leg().map(|leg| Box::new(Sides { on: [None, Some(leg)], arrival: upstream.arrival(node, true) }));
         // Nothing of it may stay behind: a running stream would keep room for all of it.
         let Upstream { side, peer, taken, turn, made, .. } = upstream;
         drop(taken);

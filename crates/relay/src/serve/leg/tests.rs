@@ -76,7 +76,7 @@ async fn the_socket_of_a_stream_that_is_over_connects_again() {
     let tcp = node.config().tcp.clone();
     let hosts = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = hosts.local_addr().unwrap();
-    let request = Open { chain: Vec::new(), class: String::new(), target: target.into(), client: None };
+    let request = Open { chain: Vec::new(), class: String::new(), target: target.into(), client: None, id: None };
     let nodes = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut dialler = TcpStream::connect(nodes.local_addr().unwrap()).await.unwrap();
     let (accepted, from) = nodes.accept().await.unwrap();

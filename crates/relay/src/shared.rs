@@ -224,7 +224,7 @@ impl Node {
     /// Adds a client's HTTP head that has become long before it is said in whole.
     pub fn add_long_head(&self, client: ClientKey) -> Evictable<ClientKey> {
         let limits = &self.config().limits;
-        let all = limits.memory / MEMORY / limits.http_head_size.max(1);
+        let all = (limits.memory / MEMORY / limits.http_head_size.max(1)).max(1);
         self.long_heads.add(client, Bounds { all, of_owner: all })
     }
 

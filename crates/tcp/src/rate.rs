@@ -3,16 +3,7 @@
 use ekiden_congestion::{Before, RateSample, Repair};
 use ekiden_units::Time;
 
-use crate::scoreboard::AckSummary;
-
-/// What was so when a segment was sent (section 3.2: P.delivered, P.delivered_time, P.first_sent_time, P.is_app_limited).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Mark {
-    delivered: u64,
-    delivered_at: Time,
-    first_sent: Time,
-    is_app_limited: bool,
-}
+use crate::scoreboard::{AckSummary, Mark};
 
 #[derive(Debug, Default)]
 pub(crate) struct RateEstimator {

@@ -13,7 +13,15 @@ use std::collections::{BTreeSet, VecDeque};
 use ekiden_units::Time;
 
 use crate::ranges::Ranges;
-use crate::rate::Mark;
+
+/// What was so when a segment was sent (draft-cheng-iccrg-delivery-rate-estimation-02, section 3.2: P.delivered, P.delivered_time, P.first_sent_time, P.is_app_limited).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub delivered: u64,
+    pub delivered_at: Time,
+    pub first_sent: Time,
+    pub is_app_limited: bool,
+}
 
 /// A segment that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

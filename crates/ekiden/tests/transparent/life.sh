@@ -52,7 +52,7 @@ goes_on $before4; goes_on $before6
 talk 10.3.0.2; relayed=$port
 until_accepted island 2
 kill -TERM $pid
-until_true grep -q 'stopping: [12] streams' island.log
+until_true grep -q 'stopping: [12] stream' island.log
 goes_on $relayed
 sees 10.1.0.2 10.3.0.2:8080
 sees fd00:1::2 '[fd00:3::2]:8080'

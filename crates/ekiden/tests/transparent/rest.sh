@@ -52,7 +52,7 @@ for host in 10.3.0.2 fd00:3::2; do
     slow=$!
     until_true eval '[ -n "$(on island ss -Htan state last-ack state closing)" ]'
     kill -TERM $pid
-    until_true grep -q 'stopping: [12] streams' island.log
+    until_true grep -q 'stopping: [12] stream' island.log
     if [ $drain = 60s ]; then
       touch go
       wait $slow || fail "$(cat slow.log)"

@@ -83,7 +83,19 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
     };
     permit.is_proven();
     let dialler = Dialler { address: from, name: name.as_str().into(), owner: owner(&credential) };
-    let name = &dialler.name;
+    // Boxed: who has proven nothing holds no room for it.
+    Box::pin(serve_streams(node, listener, &credential, &dialler, stream)).await;
+}
+
+/// One stream after another.
+async fn serve_streams(
+    node: &Arc<Node>,
+    listener: &Listener,
+    credential: &Credential,
+    dialler: &Dialler,
+    stream: Connection,
+) {
+    let (name, from, client) = (&dialler.name, dialler.address, ClientKey::from(dialler.address.ip()));
     let mut stream = BetweenStreams::new(stream);
     let mut may_stop = Instant::now() + FIRST_REQUEST;
     loop {
@@ -93,7 +105,7 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
         let next = tokio::select! {
             biased;
             // The key is no longer admitted.
-            () = node.revoked(listener.address, &credential) => return stream.end_unheard().await,
+            () = node.revoked(listener.address, credential) => return stream.end_unheard().await,
             next = read_request(node, &stream, name) => next,
             () = idle.evicted() => {
                 tracing::debug!("an idle connection of node {name} was closed to make room");
@@ -117,7 +129,7 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
                 return node.lines.warn("protocol", client, line);
             }
         };
-        stream = match serve_stream(node, stream.into_inner(), &request, &dialler).await {
+        stream = match serve_stream(node, stream.into_inner(), &request, dialler).await {
             Ok(after) => after,
             Err(error) => return tracing::debug!("a stream from node {name} was reset: {error}"),
         };

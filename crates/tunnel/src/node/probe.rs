@@ -35,6 +35,7 @@ pub fn probe(config: &Config, name: &str, peer: &Peer) -> io::Result<Probed> {
         let Greeted { connection, theirs, took } =
             dial::ask(&config, (name, peer), question).await.map_err(io::Error::other)?;
         connection.end_cleanly();
+        peer.segments.settled().await;
         Ok(Probed { mtu: theirs.mtu, has_dropped: theirs.has_dropped, round_trip: took })
     })
 }

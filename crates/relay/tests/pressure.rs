@@ -99,7 +99,7 @@ fn two_hundred_receivers_that_do_not_read_stop_their_senders_and_fill_no_memory(
         for _ in 0..STREAMS {
             let (code, client) = socks(nodes[0].addresses[0], "127.0.0.1", address.port());
             assert_eq!(code, 0);
-            socket2::SockRef::from(&client).set_send_buffer_size(BUFFER).unwrap();
+            SockRef::from(&client).set_send_buffer_size(BUFFER).unwrap();
             client.set_nonblocking(true).unwrap();
             clients.push(client);
             servers.push(accept(&listener));

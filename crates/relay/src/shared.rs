@@ -37,6 +37,9 @@ const ABANDONED: usize = 64;
 /// Strangers on leg listeners may have one in so many of all connections.
 const STRANGERS: usize = 2;
 
+/// Idle connections of other nodes may have one in so many of all connections: with those of strangers, they leave the rest to others.
+const IDLE_LEGS: usize = 4;
+
 /// They may have one in so many bytes of `limits.memory`, and so may HTTP heads that clients have not said in whole: too few for
 /// streams to become slower.
 const MEMORY: usize = 4;
@@ -219,6 +222,12 @@ impl Node {
         let limits = &self.config().limits;
         let all = self.most_connections().div_ceil(STRANGERS).min(limits.memory / MEMORY / UNPROVEN_BYTES);
         Bounds { all, of_owner: limits.client_connections.max(STRANGERS_OF_ADDRESS) as usize }
+    }
+
+    /// Adds a connection of another node on which nothing happens. The oldest one of whoever has most goes where there are too many.
+    pub fn add_idle_leg(&self, owner: Owner) -> Evictable<Owner> {
+        let all = self.most_connections().div_ceil(IDLE_LEGS);
+        self.idle_legs.add(owner, Bounds { all, of_owner: all })
     }
 
     /// Adds a client's HTTP head that has become long before it is said in whole.

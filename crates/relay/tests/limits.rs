@@ -98,16 +98,18 @@ fn small_node() -> ekiden_relay::Relay {
 fn idle_connections_of_a_node_make_room_for_others() {
     let (node, server) = (small_node(), late_echo());
     let [leg, proxy] = ["leg", "socks"].map(|listener| node.address(listener).unwrap());
-    let mut busy = peer::open_at(leg, echo());
+    let mut streams: Vec<_> = (0..12).map(|_| peer::open_at(leg, echo())).collect();
     let _idle: Vec<_> = (0..15).map(|_| peer::greet(connect(leg))).collect();
-    wait_until("all are there", || node.connections() == 16);
+    wait_until("a quarter of all are idle", || node.connections() == 16);
     for _ in 0..3 {
         let (code, stream) = socks(proxy, "127.0.0.1", server.port());
         assert_eq!((code, exchange(stream, b"served")), (0, b"served".to_vec()));
     }
-    // Another node comes in, too, and the stream that is under way goes on.
+    // Another node comes in, too, once there is room for its stream, and those that are under way go on.
+    streams.pop();
+    wait_until("a stream is over", || node.connections() < 16);
     let mut other = peer::open_at(leg, echo());
-    for stream in [&mut other, &mut busy] {
+    for stream in streams.iter_mut().chain([&mut other]) {
         stream.write_all(&Header::frame(FrameKind::Data, b"x")).unwrap();
         assert_eq!(peer::frame(stream), (FrameKind::Data, b"x".to_vec()));
     }

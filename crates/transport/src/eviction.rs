@@ -18,11 +18,6 @@ pub struct Bounds {
     pub of_owner: usize,
 }
 
-impl Bounds {
-    /// None are closed to make room in the table.
-    pub const NONE: Self = Self { all: usize::MAX, of_owner: usize::MAX };
-}
-
 /// Connections that may be evicted, by their owners. The threads of a process may share it.
 #[derive(Debug)]
 pub struct EvictionTable<K>(Mutex<Rows<K>>);
@@ -183,6 +178,8 @@ mod tests {
 
     use super::*;
 
+    const NONE: Bounds = Bounds { all: usize::MAX, of_owner: usize::MAX };
+
     fn is_evicted<K: Ord + Clone>(entry: &Evictable<K>) -> bool {
         pin!(entry.evicted()).poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
     }
@@ -229,7 +226,7 @@ mod tests {
     fn only_what_is_there_for_long_enough_is_evicted_for_others() {
         let table = Arc::new(EvictionTable::default());
         assert!(!table.evict_one(Duration::ZERO));
-        let young = table.add(1, Bounds::NONE);
+        let young = table.add(1, NONE);
         assert!(!table.evict_one(Duration::from_secs(3600)) && !is_evicted(&young));
         assert!(table.evict_one(Duration::ZERO) && is_evicted(&young) && table.is_empty());
     }
@@ -237,10 +234,10 @@ mod tests {
     #[test]
     fn where_all_of_whoever_has_most_are_young_the_next_is_looked_at() {
         let table = Arc::new(EvictionTable::default());
-        let old = [table.add("one", Bounds::NONE), table.add("two", Bounds::NONE), table.add("two", Bounds::NONE)];
+        let old = [table.add("one", NONE), table.add("two", NONE), table.add("two", NONE)];
         let age = Duration::from_millis(50);
         std::thread::sleep(age);
-        let young: Vec<_> = (0..10).map(|_| table.add("most", Bounds::NONE)).collect();
+        let young: Vec<_> = (0..10).map(|_| table.add("most", NONE)).collect();
         for expected in [[false, true, false], [true, true, false], [true, true, true]] {
             assert!(table.evict_one(age));
             let seen = [0, 1, 2].map(|number| !table.lock().ages.contains_key(&number));
@@ -253,7 +250,7 @@ mod tests {
     #[test]
     fn smaller_bounds_hold_from_the_next_newcomer_on() {
         let table = Arc::new(EvictionTable::default());
-        let held: Vec<_> = (0..10).map(|owner| table.add(owner, Bounds::NONE)).collect();
+        let held: Vec<_> = (0..10).map(|owner| table.add(owner, NONE)).collect();
         let _newcomer = table.add(11, Bounds { all: 4, of_owner: 4 });
         assert_eq!((table.len(), held.iter().filter(|entry| is_evicted(entry)).count()), (4, 7));
     }

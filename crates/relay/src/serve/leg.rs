@@ -14,7 +14,7 @@ use ekiden_relay_proto::leg::{
 };
 use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::frames::{invalid, read_frame, send};
-use ekiden_transport::{Admission, Bounds, Connection, Credential, Security, accept, segments};
+use ekiden_transport::{Admission, Connection, Credential, Security, accept, segments};
 use indexmap::IndexMap;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -101,7 +101,7 @@ async fn serve_streams(
     loop {
         // Waits for as long as the dialler keeps it warm, and nobody else needs the room. The kernel's keepalive notices a
         // dialler that has vanished.
-        let idle = node.idle_legs.add(dialler.owner.clone(), Bounds::NONE);
+        let idle = node.add_idle_leg(dialler.owner.clone());
         let next = tokio::select! {
             biased;
             // The key is no longer admitted.

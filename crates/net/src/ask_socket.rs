@@ -93,13 +93,14 @@ fn bind_inside(folder: &Path, path: &Path) -> io::Result<StdListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.bind(&SockAddr::unix(&inside)?)?;
+    // Whoever finds the name without a listener takes it for a dead process' and removes it.
+    socket.listen(WAITING)?;
     let moved = fs::set_permissions(&inside, fs::Permissions::from_mode(RIGHTS))
         .and_then(|()| Ok(renameat2(&folder, "ask", AT_FDCWD, path, RenameFlags::RENAME_NOREPLACE)?));
     if let Err(error) = moved {
         let _ = fs::remove_file(&inside);
         return Err(error);
     }
-    socket.listen(WAITING)?;
     Ok(socket.into())
 }
 

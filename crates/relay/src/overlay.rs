@@ -43,6 +43,7 @@ use asking::Asking;
 pub use entries::Doubts;
 use entries::Entries;
 use exits::Exits;
+pub use exits::by_its_word;
 use seen::Seen;
 pub use sharing::ShareStatus;
 use sharing::Shares;
@@ -71,6 +72,7 @@ pub struct Overlay {
     registry: Mutex<Option<Observer>>,
     /// When questions of other nodes are answered.
     asking: Asking,
+    asking_receipts: Asking,
 }
 
 /// One question has room for all that it may ask for.
@@ -146,6 +148,7 @@ impl Default for Overlay {
             shared: Notify::new(),
             registry: Mutex::default(),
             asking: Asking::default(),
+            asking_receipts: Asking::default(),
         }
     }
 }
@@ -310,8 +313,13 @@ impl Overlay {
     }
 
     /// How long a question of this node waits for its answer.
-    pub fn wait_to_answer(&self, asker: &str) -> Duration {
+    pub fn wait_to_answer(&self, asker: &Owner) -> Duration {
         self.asking.wait(asker, Instant::now())
+    }
+
+    /// The same for a question about streams, which holds up none about legs.
+    pub fn wait_to_tell_receipts(&self, asker: &Owner) -> Duration {
+        self.asking_receipts.wait(asker, Instant::now())
     }
 
     /// What this node tells another: of its legs those to that node, and to those to which that one wants paths.
@@ -408,6 +416,11 @@ impl Overlay {
 
     fn shares(&self) -> MutexGuard<'_, Shares> {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets streams that left the overlay here and ended long ago.
+    pub fn forget_exits(&self) {
+        self.exits.forget(self.now());
     }
 
     fn now(&self) -> Time {

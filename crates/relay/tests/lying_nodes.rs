@@ -159,8 +159,8 @@ fn is_set_aside(lie: Lie, after: usize) {
             assert!(!is_served(&overlay, echo), "{lie:?}");
             given.load(Ordering::Relaxed) == number
         });
-        // What happens together counts once.
-        std::thread::sleep(Duration::from_millis(2_100));
+        // What happens within two seconds counts once, and exits are asked a quarter of a second later.
+        std::thread::sleep(Duration::from_millis(2_600));
     }
     let aside = || overlay.status(0).nodes.into_iter().find(|node| node.name == overlay.name(1)).unwrap().aside_s;
     wait_until("b is set aside", || aside().is_some());

@@ -11,7 +11,7 @@ use ekiden_net::ask_socket::{self, AskSocket};
 use ekiden_net::status_socket;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::overlay::{Doubts, Questions, socket_name};
 use crate::peer;
@@ -19,6 +19,10 @@ use crate::shared::Node;
 
 /// How often legs are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Streams whose exits are to be asked at once are gathered for so long after the last question: an exit answers a node 20 times a second,
+/// and is asked of the streams that come from each node by themselves.
+const GATHERED: Duration = Duration::from_millis(250);
 
 /// Runs until the node stops. Whoever asks for the status is heard as soon as this has returned.
 pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
@@ -29,10 +33,17 @@ pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
         let mut answering: Option<JoinHandle<()>> = None;
         let mut is_told = false;
         let mut asked = Asked::default();
+        let mut last_doubts = Instant::now();
+        let mut doubts_at = None;
         loop {
             tokio::select! {
                 _ = looks.tick() => {}
-                () = node.overlay.is_doubted() => {
+                () = node.overlay.is_doubted(), if doubts_at.is_none() => {
+                    doubts_at = Some(last_doubts + GATHERED);
+                    continue;
+                }
+                () = sleep_until(doubts_at.unwrap_or(last_doubts)), if doubts_at.is_some() => {
+                    (last_doubts, doubts_at) = (Instant::now(), None);
                     ask_doubts(&node);
                     continue;
                 }
@@ -42,6 +53,7 @@ pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
                     return;
                 }
             }
+            node.overlay.forget_exits();
             node.overlay.stalled().iter().for_each(|stalled| node.stalled(stalled));
             let config = node.config();
             asked.follow(&node, config.overlay.as_ref().and_then(|overlay| overlay.ask_socket.as_deref()));

@@ -221,7 +221,6 @@ impl Overlay {
     /// what can be seen.
     pub fn doubts(&self) -> Vec<Doubts> {
         let now = self.now();
-        self.exits.forget(now);
         let is_deaf = |exit: &str| self.entries.is_mute(exit, now) || self.lock().known.is_shunned(exit, now);
         let (deaf, to) = self.entries.doubts(now).into_iter().partition(|doubts| is_deaf(&doubts.exit));
         Vec::into_iter(deaf).for_each(|doubts: Doubts| self.receipts(doubts, Err(())));

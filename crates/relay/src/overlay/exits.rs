@@ -13,8 +13,16 @@ use super::arrivals::Moved;
 const KEPT: Time = Time::secs(130);
 /// ... and so many of each node from which they come: one that floods pushes out its own alone ...
 const KEPT_MOST: usize = 4096;
-/// ... of so many nodes.
+/// ... of so many nodes ...
 const NODES_MOST: usize = 1024;
+/// ... and so many in all: for one more, the oldest go of the node that has most, so many at a time.
+const ALL_MOST: usize = 1 << 16;
+const AT_ONCE: usize = 256;
+
+/// By what the streams of a node are remembered that gives itself its name: nobody's who has a key of its own.
+pub fn by_its_word(name: &str) -> Arc<str> {
+    format!("{name} by its word").into()
+}
 
 /// The streams that leave the overlay here.
 #[derive(Debug, Default)]
@@ -23,8 +31,10 @@ pub struct Exits(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     running: HashMap<StreamId, Running>,
-    /// By the node from which they came.
+    /// By the node from which they came: its name, or [`by_its_word`].
     ended: HashMap<Arc<str>, Remembered>,
+    /// How many there are, about: those that were forgotten since the last look count.
+    count: usize,
     /// Since when streams of nodes that are not among them are remembered.
     since: Time,
 }
@@ -87,8 +97,12 @@ impl Exits {
         let Some(running) = state.running.remove(&id) else { return };
         if !state.ended.contains_key(from) && state.ended.len() >= NODES_MOST {
             state.ended.clear();
-            state.since = now;
+            (state.since, state.count) = (now, 0);
         }
+        if state.count >= ALL_MOST {
+            state.make_room();
+        }
+        state.count += 1;
         let since = state.since;
         let node = state.ended.entry(from.clone()).or_insert_with(|| Remembered { since, ..Remembered::default() });
         node.streams.insert(id, running.known(Some(end)));
@@ -98,10 +112,12 @@ impl Exits {
 
     /// Forgets the streams that ended long ago, and the nodes of which none is left.
     pub fn forget(&self, now: Time) {
-        self.lock().ended.retain(|_, node| {
+        let mut state = self.lock();
+        state.ended.retain(|_, node| {
             node.forget(now);
             !node.order.is_empty() || now.since(node.since) < KEPT
         });
+        state.recount();
     }
 
     /// Answers an entry's question.
@@ -111,14 +127,15 @@ impl Exits {
     pub fn answer(&self, question: &[u8], now: Time) -> Result<Vec<u8>, String> {
         let asked = Asked::read(question)?;
         let state = self.lock();
-        let from = state.ended.get(asked.from.as_str());
+        let names = [asked.from.as_str().into(), by_its_word(&asked.from)];
+        let from = names.each_ref().map(|name| state.ended.get(name));
         let known = |id: &StreamId| {
-            let ended = || from?.streams.get(id).copied();
+            let ended = || from.iter().flatten().find_map(|node| node.streams.get(id).copied());
             let running = state.running.get(id).map(|running| running.known(None));
             Some(running.or_else(ended)?.receipt(now))
         };
         let streams = asked.streams.iter().map(known).collect();
-        let since = from.map_or(state.since, |node| node.since);
+        let since = from.iter().flatten().map(|node| node.since).max().unwrap_or(state.since);
         let remembers_s = now.since(since).as_secs();
         // Numbers and words alone cannot fail to be written.
         Ok(serde_json::to_vec(&Receipts { receipts_format: RECEIPTS_FORMAT, remembers_s, streams }).unwrap_or_default())
@@ -126,6 +143,20 @@ impl Exits {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn recount(&mut self) {
+        self.count = self.ended.values().map(|node| node.order.len()).sum();
+    }
+
+    /// Forgets the oldest streams of the node that has most.
+    fn make_room(&mut self) {
+        if let Some(most) = self.ended.values_mut().max_by_key(|node| node.order.len()) {
+            (0..AT_ONCE).for_each(|_| most.forget_oldest());
+        }
+        self.recount();
     }
 }
 
@@ -153,10 +184,19 @@ impl Remembered {
             if !is_old && self.order.len() <= KEPT_MOST {
                 return;
             }
-            if !is_old {
-                self.since = at;
+            if is_old {
+                self.order.pop_front();
+                self.streams.remove(&id);
+            } else {
+                self.forget_oldest();
             }
-            self.order.pop_front();
+        }
+    }
+
+    /// Forgets a stream that may be asked about yet.
+    fn forget_oldest(&mut self) {
+        if let Some((at, id)) = self.order.pop_front() {
+            self.since = at;
             self.streams.remove(&id);
         }
     }
@@ -200,6 +240,24 @@ mod tests {
         }
         assert!(exits.lock().ended.len() <= NODES_MOST);
         assert_eq!(asked(&exits, "unknown", 3, Time::secs(301)).1, 1.0);
+    }
+
+    #[test]
+    fn many_names_that_flood_push_out_no_other_nodes_streams_and_take_bounded_room() {
+        let exits = Exits::default();
+        let end = |number: u32, from: Arc<str>| {
+            exits.begin(id(number)).unwrap();
+            exits.end(id(number), &from, End::Done, Time::secs(70));
+        };
+        end(1, "delhi".into());
+        for node in 0..40 {
+            (0..4000).for_each(|number| end(1000 + node * 4000 + number, by_its_word(&format!("n{node}"))));
+        }
+        // Nor does one that calls itself as another node.
+        (0..6000).for_each(|number| end(1_000_000 + number, by_its_word("delhi")));
+        let count: usize = exits.lock().ended.values().map(|node| node.order.len()).sum();
+        assert!(count <= ALL_MOST, "{count}");
+        assert_eq!(asked(&exits, "delhi", 1, Time::secs(71)).0.unwrap().end, Some(End::Done));
     }
 
     #[test]

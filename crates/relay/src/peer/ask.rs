@@ -18,19 +18,20 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// Asks the peer of this name, and tells it the nodes to which this one wants paths. How long the answer takes is the leg's round trip.
 pub async fn ask(node: &Node, name: &str, wanted: &[String]) -> Result<Vec<u8>, Failure> {
-    let (told, took) = question(node, name, &encode_ask(wanted)).await?;
+    let (told, took) = question(node, name, &encode_ask(wanted), true).await?;
     node.overlay.answered(name, took);
     Ok(told)
 }
 
-/// Asks the peer of this name what it has of streams of which it is the exit.
+/// Asks the peer of this name what it has of streams of which it is the exit. One that is asked too much of them answers late, and its leg is
+/// well all the same.
 pub async fn ask_receipts(node: &Node, name: &str, asked: &[u8]) -> Result<Vec<u8>, Failure> {
-    Ok(question(node, name, &Header::frame(FrameKind::Receipts, asked)).await?.0)
+    Ok(question(node, name, &Header::frame(FrameKind::Receipts, asked), false).await?.0)
 }
 
-/// Says `frame` to a peer, on a connection that goes back to the pool, and returns the answer and how long that took. Without an answer in
-/// time the leg has failed.
-async fn question(node: &Node, name: &str, frame: &[u8]) -> Result<(Vec<u8>, Duration), Failure> {
+/// Says `frame` to a peer, on a connection that goes back to the pool, and returns the answer and how long that took. Without one in
+/// time the leg has failed, if it is `due`.
+async fn question(node: &Node, name: &str, frame: &[u8], due: bool) -> Result<(Vec<u8>, Duration), Failure> {
     let config = node.config();
     let Some(peer) = config.peers.get(name) else {
         return Err(Failure::new(FailureCode::UnknownNode, format_args!("there is no node '{name}'")));
@@ -49,8 +50,10 @@ async fn question(node: &Node, name: &str, frame: &[u8]) -> Result<(Vec<u8>, Dur
         Ok((told, begun.elapsed()))
     });
     asked.await.unwrap_or_else(|_| {
-        node.pool.forget(name);
-        node.overlay.leg_failed(name);
+        if due {
+            node.pool.forget(name);
+            node.overlay.leg_failed(name);
+        }
         Err(Failure::new(FailureCode::NodeUnreachable, format_args!("node {name} does not answer a question")))
     })
 }

@@ -144,7 +144,8 @@ pub(super) async fn prepare(
             Err(HttpError { status, reason }) => break Last::Refused(status, reason.into(), false),
         };
         let is_first = !std::mem::replace(&mut client.is_known, true);
-        client.heads.set(head.capacity() + request.head.capacity());
+        drop(head);
+        client.heads.set(request.head.capacity());
         if request.is_connect {
             finish(node, origin.take());
             let mut stream = client.tunnel(request).await?;
@@ -279,6 +280,7 @@ impl Client<'_> {
             Err(failure) => {
                 asked.log_failure(self.node, &failure);
                 // A client that was told of success already is reset.
+                drop(first);
                 if !is_early {
                     self.refuse(failure.code.http_status(), &failure.text, false).await;
                 }

@@ -24,7 +24,7 @@ use super::departure::{ClientEof, unless_client_leaves};
 use super::failed::Asked;
 use crate::access::quota::{ClientKey, Limit};
 use crate::config::Listener;
-use crate::overlay::{OnLeg, Owner, Sides, StreamId};
+use crate::overlay::{OnLeg, Owner, Sides, StreamId, by_its_word};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, reach_via};
 use crate::shared::{InFlightGuard, Node, Permit};
@@ -82,7 +82,11 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
         Ok(Err(error)) => return tracing::debug!("a node did not get through its handshake: {error}"),
     };
     permit.is_proven();
-    let dialler = Dialler { address: from, name: name.as_str().into(), owner: owner(&credential) };
+    let remembered = match credential {
+        Credential::Tls { .. } => name.as_str().into(),
+        Credential::Plain(_) => by_its_word(&name),
+    };
+    let dialler = Dialler { address: from, name: name.as_str().into(), remembered, owner: owner(&credential) };
     // Boxed: who has proven nothing holds no room for it.
     Box::pin(serve_streams(node, listener, &credential, &dialler, stream)).await;
 }
@@ -106,7 +110,7 @@ async fn serve_streams(
             biased;
             // The key is no longer admitted.
             () = node.revoked(listener.address, credential) => return stream.end_unheard().await,
-            next = read_request(node, &stream, name) => next,
+            next = read_request(node, &stream, dialler) => next,
             () = idle.evicted() => {
                 tracing::debug!("an idle connection of node {name} was closed to make room");
                 return stream.end_unheard().await;
@@ -148,6 +152,8 @@ async fn stops(node: &Arc<Node>, until: Instant) -> InFlightGuard {
 struct Dialler {
     address: SocketAddr,
     name: Arc<str>,
+    /// What its streams are remembered by.
+    remembered: Arc<str>,
     owner: Owner,
 }
 
@@ -160,21 +166,21 @@ fn owner(credential: &Credential) -> Owner {
 }
 
 /// The next OPEN. Questions before it are answered.
-async fn read_request(node: &Node, stream: &Connection, name: &str) -> io::Result<Open> {
+async fn read_request(node: &Node, stream: &Connection, dialler: &Dialler) -> io::Result<Open> {
     loop {
         match read_frame(stream).await? {
             (FrameKind::Open, body) => return Open::decode(&body).map_err(invalid),
             (FrameKind::Ask, body) => {
                 let wanted = decode_ask(&body).map_err(invalid)?;
-                sleep(node.overlay.wait_to_answer(name)).await;
+                sleep(node.overlay.wait_to_answer(&dialler.owner)).await;
                 node.overlay.asked(&node.config(), &wanted);
-                let told = node.overlay.tell(name, &wanted);
+                let told = node.overlay.tell(&dialler.name, &wanted);
                 let answer = Header::frame(FrameKind::Told, &told);
                 timeout(node.config().limits.handshake, stream.send_all(&answer)).await??;
             }
             (FrameKind::Fill, _) => timeout(node.config().limits.handshake, segments::answer(stream)).await??,
             (FrameKind::Receipts, question) => {
-                sleep(node.overlay.wait_to_answer(name)).await;
+                sleep(node.overlay.wait_to_tell_receipts(&dialler.owner)).await;
                 let answer = node.overlay.tell_receipts(&question).map_err(invalid)?;
                 let answer = Header::frame(FrameKind::Told, &answer);
                 timeout(node.config().limits.handshake, stream.send_all(&answer)).await??;
@@ -199,8 +205,8 @@ async fn serve_stream(
     let to = Destination::asked(&request.target).on_behalf_of(request.client).of_class(class);
     let to = to.called(request.id.as_ref());
     // Where the stream leaves the overlay, its entry may ask for what became of it.
-    let id = request.id.filter(|_| request.chain.is_empty());
-    let mut arrival = id.and_then(|id| node.overlay.leave(&from.name, StreamId(id)));
+    let id = request.id.filter(|_| request.chain.is_empty() && node.config().overlay.is_some());
+    let mut arrival = id.and_then(|id| node.overlay.leave(&from.remembered, StreamId(id)));
     let reached = match &counted {
         // A node ends a stream with a frame. One that ends the connection instead has given the stream up.
         Ok(_) => {

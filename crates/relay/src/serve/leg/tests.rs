@@ -34,7 +34,7 @@ async fn left_by_its_dialler(client: Option<SocketAddr>) -> (bool, io::Result<us
     let nodes = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut dialler = TcpStream::connect(nodes.local_addr().unwrap()).await.unwrap();
     let (accepted, from) = nodes.accept().await.unwrap();
-    let far = Dialler { address: from, name: "far".into(), owner: "far".into() };
+    let far = Dialler { address: from, name: "far".into(), remembered: "far".into(), owner: "far".into() };
     let serving = tokio::spawn(async move { serve_stream(&node, accepted.into(), &request, &far).await.map(drop) });
     let (mut host, _) = hosts.accept().await.unwrap();
     dialler.write_all(&Header::frame(FrameKind::Data, &vec![7; BYTES])).await.unwrap();
@@ -80,7 +80,7 @@ async fn the_socket_of_a_stream_that_is_over_connects_again() {
     let nodes = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut dialler = TcpStream::connect(nodes.local_addr().unwrap()).await.unwrap();
     let (accepted, from) = nodes.accept().await.unwrap();
-    let far = Dialler { address: from, name: "far".into(), owner: "far".into() };
+    let far = Dialler { address: from, name: "far".into(), remembered: "far".into(), owner: "far".into() };
     let serving = tokio::spawn(async move { serve_stream(&node, accepted.into(), &request, &far).await.map(drop) });
     let (mut host, _) = hosts.accept().await.unwrap();
     dialler.write_all(&Header { kind: FrameKind::End, length: 0 }.encode()).await.unwrap();

@@ -186,7 +186,7 @@ impl<Route: Ord + Clone> Places<Route> {
     }
 
     /// Whether the exit is to be asked of a stream on this path that has ended: until many have arrived of each, then of one in
-    /// [`SAMPLED`], which nobody can foretell.
+    /// `SAMPLED`, which nobody can foretell.
     pub fn is_asked_of(&mut self, path: &Path) -> bool {
         !self.trust.is_proven(path) || self.draw() < 1.0 / SAMPLED
     }

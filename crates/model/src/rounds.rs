@@ -199,7 +199,7 @@ impl Run {
         let tunables = Arc::new(Tunables::default());
         let flow = |random: &mut Random| Flow {
             control: linux_control(senders.control.name(), &tunables).expect("each of Sender's names is one"),
-            bbr: (senders.control == Sender::Bbr).then(Bbr::default),
+            bbr: (senders.control == Sender::Bbr).then(Bbr::new),
             window: Window { cwnd: INITIAL_WINDOW, clamp: WINDOW_MOST, ..Window::default() },
             missing: 0.0,
             until_loss: random.until(path.loss),

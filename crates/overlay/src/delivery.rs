@@ -194,8 +194,8 @@ fn unknown(begun: Time, remembers: Time, now: Time, verdict: Verdict) -> Option<
     (remembers > now.since(begun)).then_some(verdict)
 }
 
-/// Whether more has come than the destination has sent: the exit has counted after the entry, by so long that its count is not of before. What an exit passes on after a stream was broken
-/// off, it does not count.
+/// Whether more has come than the destination has sent. The exit has counted later than the entry. What it passes on after a stream was
+/// broken off, it does not count.
 fn is_invented(counts: &Counts, receipt: &Receipt) -> bool {
     let is_counted = matches!(receipt.end, None | Some(End::Done));
     is_counted && counts.sent.is_some() && counts.got > receipt.from_host

@@ -14,7 +14,8 @@ use ekiden_units::Time;
 
 use crate::ranges::Ranges;
 
-/// What was so when a segment was sent (draft-cheng-iccrg-delivery-rate-estimation-02, section 3.2: P.delivered, P.delivered_time, P.first_sent_time, P.is_app_limited).
+/// What was so when a segment was sent (draft-cheng-iccrg-delivery-rate-estimation-02, section 3.2: P.delivered, P.delivered_time,
+/// P.first_sent_time, P.is_app_limited).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub delivered: u64,

@@ -17,7 +17,7 @@ const PROBE_EVERY_S: f64 = 10.0;
 const PROBE_S: f64 = 0.2;
 const WINDOW_LEAST: f64 = 4.0;
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Bbr {
     rates: Vec<f64>,
     full_rate: f64,
@@ -33,6 +33,19 @@ pub struct Bbr {
 }
 
 impl Bbr {
+    pub fn new() -> Self {
+        Self {
+            rates: Vec::new(),
+            full_rate: 0.0,
+            full_rounds: 0,
+            is_full: false,
+            has_lost: false,
+            cruised: 0,
+            probes_at: PROBE_EVERY_S,
+            probes_until: 0.0,
+        }
+    }
+
     /// What is sent in the next round trip, of `rtt` seconds without a queue, after `arrived` of `sent` segments did in `took` seconds.
     pub fn next(&mut self, now: f64, rtt: f64, (sent, arrived, took): (f64, f64, f64)) -> f64 {
         let is_probing = now < self.probes_until;
@@ -42,9 +55,6 @@ impl Bbr {
             self.rates.drain(..old);
         }
         let rate = self.rates.iter().copied().fold(0.0, f64::max);
-        if self.probes_at == 0.0 {
-            self.probes_at = PROBE_EVERY_S;
-        }
         if now >= self.probes_at {
             (self.probes_until, self.probes_at) = (now + PROBE_S.max(rtt), now + PROBE_S.max(rtt) + PROBE_EVERY_S);
         }

@@ -7,26 +7,32 @@ use super::*;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A node that answers FILL on connections from this number on, and never on those before. Returns its address.
-async fn node(first: usize) -> std::net::SocketAddr {
+/// A node that answers FILL on a connection so long after it was asked, by the connection's number; or never. Returns its address.
+async fn answering(after: impl Fn(usize) -> Option<Duration> + Send + 'static) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         for number in 0.. {
             let (socket, _) = listener.accept().await.unwrap();
+            let after = after(number);
             tokio::spawn(async move {
                 let connection = Connection::from(socket);
                 while let Ok((FrameKind::Fill, body)) = read_frame(&connection).await {
                     assert!(!body.is_empty());
-                    if number < first {
-                        continue;
+                    if let Some(after) = after {
+                        sleep(after).await;
+                        answer(&connection).await.unwrap();
                     }
-                    answer(&connection).await.unwrap();
                 }
             });
         }
     });
     address
+}
+
+/// A node that answers on connections from this number on, and never on those before.
+async fn node(first: usize) -> std::net::SocketAddr {
+    answering(move |number| (number >= first).then_some(Duration::ZERO)).await
 }
 
 /// Dials, and returns the limits that the attempts were given.
@@ -91,25 +97,9 @@ async fn an_attempt_that_fails_is_the_answer_and_no_other_is_made() {
     assert_eq!(attempts.load(Ordering::Relaxed), 1);
 }
 
-/// Answers FILL on the first connection only after so long: the path was down.
+/// A node that answers on the first connection only after so long: the path was down.
 async fn node_after(outage: Duration) -> std::net::SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        for number in 0.. {
-            let (socket, _) = listener.accept().await.unwrap();
-            tokio::spawn(async move {
-                let connection = Connection::from(socket);
-                while let Ok((FrameKind::Fill, _)) = read_frame(&connection).await {
-                    if number == 0 {
-                        sleep(outage).await;
-                    }
-                    answer(&connection).await.unwrap();
-                }
-            });
-        }
-    });
-    address
+    answering(move |number| Some(if number == 0 { outage } else { Duration::ZERO })).await
 }
 
 #[tokio::test]

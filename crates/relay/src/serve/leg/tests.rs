@@ -7,6 +7,7 @@ use ekiden_relay_proto::leg::Header;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::*;
@@ -31,11 +32,7 @@ async fn left_by_its_dialler(client: Option<SocketAddr>) -> (bool, io::Result<us
     let hosts = small.listen(1).unwrap();
     let request =
         Open { chain: Vec::new(), class: String::new(), target: hosts.local_addr().unwrap().into(), client, id: None };
-    let nodes = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut dialler = TcpStream::connect(nodes.local_addr().unwrap()).await.unwrap();
-    let (accepted, from) = nodes.accept().await.unwrap();
-    let far = Dialler { address: from, name: "far".into(), remembered: "far".into(), owner: "far".into() };
-    let serving = tokio::spawn(async move { serve_stream(&node, accepted.into(), &request, &far).await.map(drop) });
+    let (mut dialler, serving) = asked(node, request).await;
     let (mut host, _) = hosts.accept().await.unwrap();
     dialler.write_all(&Header::frame(FrameKind::Data, &vec![7; BYTES])).await.unwrap();
     dialler.write_all(&Header { kind: FrameKind::End, length: 0 }.encode()).await.unwrap();
@@ -54,6 +51,16 @@ async fn left_by_its_dialler(client: Option<SocketAddr>) -> (bool, io::Result<us
     let mut all = Vec::new();
     let read = timeout(PATIENCE, host.read_to_end(&mut all)).await.unwrap();
     (goes_on, read)
+}
+
+/// A node that another one asks for this stream: the other one's connection, and the task that serves it.
+async fn asked(node: Arc<Node>, request: Open) -> (TcpStream, JoinHandle<io::Result<()>>) {
+    let nodes = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dialler = TcpStream::connect(nodes.local_addr().unwrap()).await.unwrap();
+    let (accepted, from) = nodes.accept().await.unwrap();
+    let far = Dialler { address: from, name: "far".into(), remembered: "far".into(), owner: "far".into() };
+    let serving = async move { serve_stream(&node, accepted.into(), &request, &far).await.map(drop) };
+    (dialler, tokio::spawn(serving))
 }
 
 #[tokio::test]
@@ -77,11 +84,7 @@ async fn the_socket_of_a_stream_that_is_over_connects_again() {
     let hosts = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = hosts.local_addr().unwrap();
     let request = Open { chain: Vec::new(), class: String::new(), target: target.into(), client: None, id: None };
-    let nodes = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut dialler = TcpStream::connect(nodes.local_addr().unwrap()).await.unwrap();
-    let (accepted, from) = nodes.accept().await.unwrap();
-    let far = Dialler { address: from, name: "far".into(), remembered: "far".into(), owner: "far".into() };
-    let serving = tokio::spawn(async move { serve_stream(&node, accepted.into(), &request, &far).await.map(drop) });
+    let (mut dialler, serving) = asked(node, request).await;
     let (mut host, _) = hosts.accept().await.unwrap();
     dialler.write_all(&Header { kind: FrameKind::End, length: 0 }.encode()).await.unwrap();
     assert_eq!(timeout(PATIENCE, host.read(&mut [0])).await.unwrap().unwrap(), 0);

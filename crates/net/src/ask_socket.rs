@@ -255,6 +255,27 @@ mod tests {
     }
 
     #[test]
+    fn whoever_finds_the_name_is_heard() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ask");
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            // As another process that starts, which removes what nobody listens on.
+            let others = scope.spawn(|| {
+                let is_refused =
+                    || connects(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+                std::iter::from_fn(|| (!over.load(Ordering::Relaxed)).then(is_refused))
+                    .filter(|refused| *refused)
+                    .count()
+            });
+            // Nothing that was found stops listening meanwhile.
+            let _kept: Vec<StdListener> = (0..300).map(|_| listen(&path).unwrap().1).collect();
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(others.join().unwrap(), 0);
+        });
+    }
+
+    #[test]
     fn a_socket_whose_queue_is_full_is_left_without_waiting() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ask");

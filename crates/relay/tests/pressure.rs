@@ -385,21 +385,59 @@ fn heads_of_http_count_in_the_memory_that_a_node_may_hold() {
     a_moment();
     assert!(!is_refused(&mut greeted, echo), "incomplete heads leave room");
     drop(incomplete);
-    // One whose request waits for its response is held as it came and as it went, and the room that it was read into counts until more
-    // is read: there is room for one.
-    let waits = says("\r\n\r\n");
-    a_moment();
-    assert!(!is_refused(&mut greeted, echo), "a request that waits leaves room");
-    assert!(read_head(&mut says("\r\n\r\n")).starts_with("HTTP/1.1 503 "), "but not for another one");
-    // A client that ends its side may wait on. One that resets is gone.
-    SockRef::from(&waits).set_linger(Some(Duration::ZERO)).unwrap();
-    drop(waits);
-    wait_until("there is room again", || {
-        let waits = says("\r\n\r\n");
+    // One whose request waits for its response is held as it goes out.
+    let waits = || {
+        let mut waits = says("\r\n\r\n");
         a_moment();
         waits.set_nonblocking(true).unwrap();
-        waits.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
-    });
+        let mut said = [0; 64];
+        match waits.read(&mut said) {
+            Ok(read) => {
+                assert!(said[..read].starts_with(b"HTTP/1.1 503 "), "{}", said.escape_ascii());
+                None
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                Some(waits)
+            }
+        }
+    };
+    let held: Vec<TcpStream> = std::iter::from_fn(waits).take(20).collect();
+    assert!((2..=5).contains(&held.len()), "{} wait in 1 MiB", held.len());
+    // A client that ends its side may wait on. One that resets is gone.
+    for waits in held {
+        SockRef::from(&waits).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+    wait_until("there is room again", || waits().is_some());
+}
+
+#[test]
+fn the_head_of_a_tunnel_that_waits_for_its_destination_is_freed() {
+    let limits = "[limits]\nmemory = \"1MiB\"\nhttp_head_size = \"1MiB\"\nconnect = \"1h\"\nhandshake = \"1h\"\n";
+    let web = "[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n";
+    let node = Process::start("tunnel-heads", &format!("threads = 1\n{SOCKS}{web}{limits}"));
+    let (proxy, web) = (node.addresses[0], node.addresses[1]);
+    // It takes one connection, and drops the SYNs of all others.
+    let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    silent.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    silent.listen(0).unwrap();
+    let silent_at = silent.local_addr().unwrap().as_socket().unwrap();
+    let _taken = connect(silent_at);
+    let field = "x".repeat(200 << 10);
+    let head = format!("CONNECT {silent_at} HTTP/1.1\r\nHost: {silent_at}\r\nX: {field}\r\n\r\n");
+    let _tunnels: Vec<TcpStream> = (0..12)
+        .map(|_| {
+            let mut tunnel = connect(web);
+            tunnel.write_all(head.as_bytes()).unwrap();
+            a_moment();
+            tunnel.set_nonblocking(true).unwrap();
+            let mut said = [0; 64];
+            let read = tunnel.read(&mut said);
+            assert!(read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "{}", said.escape_ascii());
+            tunnel
+        })
+        .collect();
+    assert_eq!(socks(proxy, "127.0.0.1", late_echo().port()).0, 0);
 }
 
 /// Time for the node to read what it was sent.

@@ -75,3 +75,55 @@ async fn connection(node: &Node, config: &Config, name: &str, peer: &Peer) -> Re
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::Arc;
+
+    use ekiden_keys::Identity;
+    use ekiden_relay_proto::leg::{Acceptor, SharedSecret};
+    use ekiden_transport::frames::read_frame;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn listener() -> TcpListener {
+        TcpListener::bind("127.0.0.1:0").await.unwrap()
+    }
+
+    /// Accepts a node, which proves its key, and answers none of its questions.
+    async fn mute(nodes: &TcpListener) -> Connection {
+        let node = Connection::from(nodes.accept().await.unwrap().0);
+        let mut acceptor = Acceptor::new(SharedSecret([0xaa; 32]), [7; 32]);
+        let hello = read_frame(&node).await.unwrap().1;
+        node.send_all(&acceptor.hello(&hello).unwrap()).await.unwrap();
+        acceptor.authenticate(&read_frame(&node).await.unwrap().1).unwrap();
+        node
+    }
+
+    #[tokio::test]
+    async fn a_late_answer_about_streams_fails_no_leg_and_one_about_legs_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        std::fs::write(file("key"), "a".repeat(64)).unwrap();
+        std::fs::set_permissions(file("key"), PermissionsExt::from_mode(0o600)).unwrap();
+        let own = Identity::generate(&file("own.pem")).unwrap().fingerprint();
+        std::fs::write(file("members"), format!("[node.near]\naddress = \"127.0.0.1:1\"\nfingerprint = \"{own}\"\n"))
+            .unwrap();
+        let (late, deaf) = (listener().await, listener().await);
+        let mut text = "name = \"near\"\nkey_file = \"own.pem\"\n[overlay]\nmembers_file = \"members\"\n".to_owned();
+        for (name, nodes) in [("late", &late), ("deaf", &deaf)] {
+            let address = nodes.local_addr().unwrap();
+            writeln!(text, "[peer.{name}]\naddress = \"{address}\"\nplain_key_file = \"key\"").unwrap();
+        }
+        let config = Config::parse(&text, &file("node.toml")).unwrap_or_else(|error| panic!("{error}"));
+        let node = Node::new(Arc::new(config)).unwrap();
+        node.overlay.configure(&node.config());
+        let questions = async { tokio::join!(ask_receipts(&node, "late", b"{}"), ask(&node, "deaf", &[])) };
+        let (told, _late, _deaf) = tokio::join!(questions, mute(&late), mute(&deaf));
+        assert!([told.0, told.1].into_iter().all(|told| told.unwrap_err().text.contains("does not answer")));
+        assert_eq!(["late", "deaf"].map(|name| node.overlay.has_failed(name)), [false, true]);
+    }
+}

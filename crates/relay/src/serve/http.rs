@@ -139,6 +139,7 @@ pub(super) async fn prepare(
             Err(_) => break Last::Broken,
         };
         is_first = false;
+        client.heads.set(head.capacity());
         let request = match client.admit(&head).await {
             Ok(request) => request,
             Err(HttpError { status, reason }) => break Last::Refused(status, reason.into(), false),

@@ -47,6 +47,13 @@ impl Reader {
         Self { decoder, ended: false, buffer: Vec::new(), unasked: 0, came: None, holding }
     }
 
+    /// Takes the first `length` bytes out of the buffer, with the room that all was read into.
+    pub fn take(&mut self, length: usize) -> Vec<u8> {
+        let rest = self.buffer.split_off(length);
+        self.holding.set(rest.capacity());
+        std::mem::replace(&mut self.buffer, rest)
+    }
+
     /// Waits for data and appends it to the buffer. False at the end of the stream.
     pub async fn more(&mut self, from: &Connection) -> Result<bool, PumpError> {
         loop {

@@ -77,7 +77,7 @@ async fn request_head(
         }
         let found = scanner.find(&reader.buffer, limit);
         if let Some(length) = found.map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))? {
-            return Ok(Some(take(reader, length)));
+            return Ok(Some(reader.take(length)));
         }
         if reader.buffer.len() > LONG && long.is_none() {
             long = Some(node.add_long_head(client));
@@ -108,7 +108,7 @@ pub(super) async fn response_head(
         check_beginning(&reader.buffer).map_err(|error| Failed::Tell(error.status, error.reason.into()))?;
         let found = scanner.find(&reader.buffer, limit);
         if let Some(length) = found.map_err(|error| wrong(error.reason))? {
-            return Ok(Some(take(reader, length)));
+            return Ok(Some(reader.take(length)));
         }
         if !is_more(reader, from).await? {
             return Ok(None);
@@ -122,9 +122,4 @@ async fn is_more(reader: &mut Reader, from: &Connection) -> Result<bool, Failed>
         Ok(false) if !reader.buffer.is_empty() => Err(Failed::Reset(PumpError::Truncated)),
         more => more.map_err(Failed::Reset),
     }
-}
-
-fn take(reader: &mut Reader, length: usize) -> Vec<u8> {
-    let rest = reader.buffer.split_off(length);
-    std::mem::replace(&mut reader.buffer, rest)
 }

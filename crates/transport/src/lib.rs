@@ -7,6 +7,7 @@
 pub mod budget;
 mod connection;
 mod eviction;
+mod first_of;
 pub mod frames;
 mod handshake;
 mod security;
@@ -18,6 +19,7 @@ mod tls;
 
 pub use connection::{Connection, Resting, is_transient};
 pub use eviction::{Bounds, Evictable, EvictionTable};
+pub use first_of::first_of;
 pub use handshake::{Admission, Refused, UNPROVEN_BYTES, accept, dial};
 pub use security::{Credential, Security, SharedKey};
 pub use session::{OwnKeyRefusedError, is_own_key_refused};

@@ -8,11 +8,10 @@
 //! they are sent again in vain, the path is said to drop long segments.
 
 use std::fmt::Display;
-use std::future::{Future, pending, poll_fn};
+use std::future::{Future, pending};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use ekiden_net::tcp_info::tcp_info;
@@ -20,6 +19,7 @@ use ekiden_relay_proto::leg::{FrameKind, Header, MAX_FILL, decode_failed};
 use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::connection::Connection;
+use crate::first_of::first_of;
 use crate::frames::{invalid, read_frame};
 
 /// The longest segments of an attempt: as both ends' devices have it; what fits every path of IPv6, 1,280 bytes with the headers (RFC
@@ -313,22 +313,6 @@ async fn exchange(connection: Connection, first: Vec<u8>) -> io::Result<Connecti
         (FrameKind::Failed, body) => Err(invalid(decode_failed(&body).map_err(invalid)?.text)),
         (other, _) => Err(invalid(format_args!("{other:?} where FILL was due"))),
     }
-}
-
-/// The first of these whose `future` completes, and which it was.
-async fn first_of<T, F: Future + ?Sized>(
-    running: &mut [T],
-    future: impl for<'a> Fn(&'a mut T) -> Pin<&'a mut F>,
-) -> (usize, F::Output) {
-    poll_fn(|cx| {
-        for (number, one) in running.iter_mut().enumerate() {
-            if let Poll::Ready(done) = future(one).poll(cx) {
-                return Poll::Ready((number, done));
-            }
-        }
-        Poll::Pending
-    })
-    .await
 }
 
 #[cfg(test)]

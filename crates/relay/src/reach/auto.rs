@@ -1,14 +1,13 @@
 //! Reaches a destination over the overlay, on the best path that is known, and on the next one where that fails.
 
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use ekiden_keys::random_secret;
 use ekiden_overlay::places::TRIED;
 use ekiden_relay_proto::{Failure, FailureCode};
+use ekiden_transport::first_of;
 use tokio::time::sleep_until;
 
 use super::{Destination, Upstream, exit, reach_via, turn};
@@ -248,15 +247,8 @@ impl Search<'_> {
 
 /// The first of these that has an answer, which is one of them no more.
 async fn answer<'a>(tried: &mut Vec<Attempt<'a>>) -> (Attempt<'a>, Result<Upstream, Failure>) {
-    poll_fn(|cx| {
-        for place in 0..tried.len() {
-            if let Poll::Ready(reached) = tried[place].reached.as_mut().poll(cx) {
-                return Poll::Ready((tried.remove(place), reached));
-            }
-        }
-        Poll::Pending
-    })
-    .await
+    let (place, reached) = first_of(tried, |attempt| attempt.reached.as_mut()).await;
+    (tried.remove(place), reached)
 }
 
 /// Reaches a destination on this path, when it is the stream's turn, if it has none yet: `asked` is when that is.

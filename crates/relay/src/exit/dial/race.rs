@@ -2,16 +2,15 @@
 //! the first connection that succeeds is used. A dead address costs that short time, not the whole time limit.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use ekiden_net::socket::canonical;
 use ekiden_relay_proto::{Failure, FailureCode, Target};
+use ekiden_transport::first_of;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -241,15 +240,8 @@ impl<'a> Race<'a> {
 
     /// Completes with the first attempt that is over. It never completes if there is none.
     async fn first_done(&mut self) -> (SocketAddr, io::Result<TcpStream>) {
-        poll_fn(|cx| {
-            for i in 0..self.running.len() {
-                if let Poll::Ready(done) = self.running[i].connecting.as_mut().poll(cx) {
-                    return Poll::Ready((self.running.remove(i).address, done));
-                }
-            }
-            Poll::Pending
-        })
-        .await
+        let (number, done) = first_of(&mut self.running, |attempt| attempt.connecting.as_mut()).await;
+        (self.running.remove(number).address, done)
     }
 
     fn note(&mut self, failure: Failure) {

@@ -1,8 +1,10 @@
 //! Names whose addresses are alive, dead, silent or refused.
 
 use std::collections::BTreeSet;
+use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream as StdStream};
 use std::path::Path;
+use std::task::Poll;
 
 use ekiden_net::socket::TcpOptions;
 use ekiden_net::steer::ignore_new;

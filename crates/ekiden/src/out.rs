@@ -27,8 +27,7 @@ impl Width {
 
     /// Sentences within the width, without the end of the last line.
     pub fn wrapped(self, text: &str) -> String {
-        let columns = self.columns().map_or(usize::MAX, |columns| columns.min(WIDEST));
-        ekiden_report::wrapped(text, columns).trim_end().to_owned()
+        within(self.columns(), text).trim_end().to_owned()
     }
 
     /// Text whose tables fit already: its sentences are wrapped.
@@ -42,7 +41,11 @@ impl Width {
 
 /// As wide as the terminal; whole lines where there is none. A line that is continued keeps its indent.
 pub fn wrapped(text: &str) -> String {
-    ekiden_report::wrapped(text, ekiden_report::columns().map_or(usize::MAX, |columns| columns.min(WIDEST)))
+    within(ekiden_report::columns(), text)
+}
+
+fn within(columns: Option<usize>, text: &str) -> String {
+    ekiden_report::wrapped(text, columns.map_or(usize::MAX, |columns| columns.min(WIDEST)))
 }
 
 /// Prints a line.

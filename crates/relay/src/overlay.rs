@@ -293,6 +293,11 @@ impl Overlay {
         self.lock().known.fails_on(&taken.path.0, now)
     }
 
+    /// Whether it is still to be seen that one of the nodes in between delivers.
+    pub fn is_on_trial(&self, taken: &Taken) -> bool {
+        self.lock().places.is_on_trial(&taken.path)
+    }
+
     /// The round trip to a node, as a question has shown it.
     pub fn answered(&self, peer: &str, rtt: Duration) {
         let now = self.now();

@@ -21,6 +21,10 @@ use crate::shared::turns::Turn;
 /// So many paths are tried beside each other: where that many say nothing, it is the destination that does not answer.
 const BESIDE: usize = 3;
 
+/// How long a path has for its answer, besides four round trips, until the next one is tried beside it, where it is still to be seen that it
+/// delivers. RFC 8305 §5 lets a Connection Attempt Delay be 100 ms to 2 s.
+const ON_TRIAL: Duration = Duration::from_millis(150);
+
 /// Reaches a destination on the first of the paths to the node near it that comes about. Where there are several, only early payload that
 /// may arrive twice is sent before that.
 pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
@@ -116,7 +120,7 @@ struct Search<'a> {
     to: Destination<'a>,
     /// Early payload that may arrive twice.
     again: Option<&'a [u8]>,
-    /// How long a path has for its answer, until the next one is tried beside it: a part of `limits.connect`.
+    /// How long a path has for its answer at most, until the next one is tried beside it: a part of `limits.connect`.
     pause: Duration,
     /// For so many of these it waits in all.
     pauses: u32,
@@ -136,6 +140,8 @@ type Asked = OnceLock<(Instant, Option<StreamId>)>;
 struct Attempt<'a> {
     taken: Arc<Taken>,
     asked: Arc<Asked>,
+    /// How long it has for its answer until the next one is tried beside it.
+    pause: Duration,
     reached: Pin<Box<dyn Future<Output = Result<Upstream, Failure>> + Send + 'a>>,
 }
 
@@ -151,7 +157,7 @@ impl Search<'_> {
             if self.tried.is_empty() {
                 return Err(self.nothing());
             }
-            let next = Instant::now() + self.pause;
+            let next = Instant::now() + self.tried.last().map_or(self.pause, |last| last.pause);
             // Until the next path is to be tried.
             loop {
                 let is_last = self.rest.is_empty() || self.tried.len() == BESIDE;
@@ -211,7 +217,11 @@ impl Search<'_> {
         let (of, at) = (taken.clone(), asked.clone());
         let early = again.map_or(Early::Nothing, Early::Repeatable);
         let reached = Box::pin(async move { on_path(node, of, turn, to, early, &at).await });
-        self.tried.push(Attempt { taken, asked, reached });
+        let pause = match node.overlay.is_on_trial(&taken) {
+            true => self.pause.min(ON_TRIAL + Duration::from(taken.rtt) * 4),
+            false => self.pause,
+        };
+        self.tried.push(Attempt { taken, asked, pause, reached });
     }
 
     /// What is said where no path is left.
@@ -227,8 +237,8 @@ impl Search<'_> {
                 self.node.overlay.suspect(taken, *id, at.elapsed(), was_refused);
             }
         };
-        let is_late = |asked: &Asked| asked.get().is_some_and(|(at, _)| at.elapsed() >= self.pause);
-        for late in self.tried.iter().filter(|other| is_late(&other.asked)) {
+        let is_late = |other: &&Attempt<'_>| other.asked.get().is_some_and(|(at, _)| at.elapsed() >= other.pause);
+        for late in self.tried.iter().filter(is_late) {
             suspect(&late.taken, &late.asked, false);
         }
         if let Some((failure, taken, asked)) = &self.said {

@@ -148,7 +148,8 @@ fn clients(overlay: &Overlay, to: SocketAddr, time: Duration) -> (Vec<[usize; 2]
 /// Node a with its clients, b that is sick, c that is well, and d, which is near the destination and far from a.
 fn beside_a_sick_one(sickness: Sickness, direct: Option<SocketAddr>, class: &str) -> (Overlay, Arc<AtomicUsize>) {
     let (address, given) = sick(sickness);
-    let route = format!("class = \"{class}\"\nmost_relays = 1");
+    // No client waits for a part of this.
+    let route = format!("class = \"{class}\"\nmost_relays = 1\n[limits]\nconnect = \"100s\"");
     let mut overlay = match direct {
         Some(direct) => {
             Overlay::with_impostor(4, |at, to| ((at, to) == (0, 3)).then_some(direct), &route, Some(address))

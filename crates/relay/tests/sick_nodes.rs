@@ -31,6 +31,8 @@ enum Sickness {
 /// How long a client waits for an answer.
 const WAITS: Duration = Duration::from_millis(2_500);
 const CLIENTS: usize = 4;
+/// `limits.connect`. No client waits for a part of it.
+const CONNECT: Duration = Duration::from_secs(100);
 
 /// A node that is near everybody by its own word. Returns where, and counts the streams that it was given.
 fn sick(sickness: Sickness) -> (SocketAddr, Arc<AtomicUsize>) {
@@ -148,8 +150,7 @@ fn clients(overlay: &Overlay, to: SocketAddr, time: Duration) -> (Vec<[usize; 2]
 /// Node a with its clients, b that is sick, c that is well, and d, which is near the destination and far from a.
 fn beside_a_sick_one(sickness: Sickness, direct: Option<SocketAddr>, class: &str) -> (Overlay, Arc<AtomicUsize>) {
     let (address, given) = sick(sickness);
-    // No client waits for a part of this.
-    let route = format!("class = \"{class}\"\nmost_relays = 1\n[limits]\nconnect = \"100s\"");
+    let route = format!("class = \"{class}\"\nmost_relays = 1\n[limits]\nconnect = \"{}s\"", CONNECT.as_secs());
     let mut overlay = match direct {
         Some(direct) => {
             Overlay::with_impostor(4, |at, to| ((at, to) == (0, 3)).then_some(direct), &route, Some(address))
@@ -212,7 +213,10 @@ fn where_the_exit_cannot_be_asked_a_silent_node_is_left_when_others_are_answered
 
 #[test]
 fn a_node_that_answers_questions_and_opens_nothing_costs_time_and_no_stream() {
+    let begun = Instant::now();
     let (overlay, given) = beside_a_sick_one(Sickness::Mute, None, "interactive");
+    // The stream that it was given took the next path, and did not wait for a quarter of `limits.connect`.
+    assert!(begun.elapsed() < CONNECT / 4, "{:?}", begun.elapsed());
     let (counts, _) = clients(&overlay, echo(), Duration::from_secs(4));
     assert!(counts.iter().all(|[got, lost]| *got > 5 && *lost == 0), "{counts:?}");
     assert!(given.load(Ordering::Relaxed) <= 2, "{given:?}");

@@ -9,8 +9,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::error::{failed, libbpf};
 use crate::{Error, links, object};
 
-/// How often to try again while another process registers and unregisters at the same time.
-const TRIES: u32 = 20;
+/// How often to try again while another process registers and unregisters at the same time. The kernel gives a name free some time after
+/// its last holder has gone: where processors are busy, more than a second.
+const TRIES: u32 = 100;
 
 /// The registration of a congestion control. It stays in the kernel at least as long as this value lives.
 #[derive(Debug)]

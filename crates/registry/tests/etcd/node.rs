@@ -109,6 +109,11 @@ impl Node {
         self.told.lock().unwrap()[changes..].iter().map(|roster| roster.members.len()).min().unwrap_or(usize::MAX)
     }
 
+    /// Whether this node was not among the members at some time since it told of so many.
+    pub fn has_missed_since(&self, name: &str, changes: usize) -> bool {
+        self.told.lock().unwrap()[changes..].iter().any(|roster| !roster.members.contains_key(name))
+    }
+
     /// How many times it has told.
     pub fn changes(&self) -> usize {
         self.told.lock().unwrap().len()

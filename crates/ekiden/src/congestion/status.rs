@@ -44,8 +44,8 @@ impl Status {
         if self.pinned {
             keepers.insert(0, "'ekiden congestion load'".into());
         }
-        let kept = if keepers.is_empty() { String::new() } else { format!(", kept by {}", keepers.join(", ")) };
-        let mut text = format!("{}: in the kernel (number {id}){kept}\n", self.algorithm);
+        let kept: String = keepers.iter().map(|keeper| format!("    kept by {keeper}\n")).collect();
+        let mut text = format!("{}: in the kernel (number {id})\n{kept}", self.algorithm);
         match &self.settings {
             Some(Ok(settings)) => {
                 for (key, value) in settings.iter().filter(|(key, _)| self.algorithm.reads(key.name)) {
@@ -81,5 +81,21 @@ impl Status {
             "holders": self.holders,
             "parameters": parameters,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_that_keeps_it_has_a_line() {
+        let holders = vec!["process 1234567 (ekiden)".into(), "process 7654321 (ekiden)".into()];
+        let status = Status { algorithm: Algorithm::Ghstcp, pinned: true, id: Some(1698), settings: None, holders };
+        assert_eq!(
+            status.text(),
+            "ekiden_ghstcp: in the kernel (number 1698)\n    kept by 'ekiden congestion load'\n    \
+             kept by process 1234567 (ekiden)\n    kept by process 7654321 (ekiden)\n"
+        );
     }
 }

@@ -66,7 +66,7 @@ ip -n router link add wan0 type veth peer name wan1
 ! grep -q "mount namespace" gateway.log || fail "told without need"
 rm -f ready
 ip netns exec router "$EKIDEN" gateway -c gateway.toml > ready 2>> gateway.log & gateway=$!
-await 10 grep -q ready ready
+await 10 grep -q '^ready$' ready
 grep -q "pinned in a file system of this process.s own" gateway.log || fail "not told"
 kill $gateway; wait $gateway || true
 # A user with the capabilities alone, who may not look there, starts one all the same.

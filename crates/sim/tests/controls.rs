@@ -97,3 +97,17 @@ fn bbr_keeps_the_queue_short() {
     let (bbr, reno) = (queue("bbr"), queue("reno"));
     assert!(bbr < 15.0 && reno > 60.0, "{bbr} and {reno} ms");
 }
+
+/// On a short path the probe of its round trip, 200 ms with four segments, is longer than the ten round trips that bbr remembers rates of.
+/// What is delivered meanwhile is not the path's rate (`bbr_update_min_rtt` marks it as the application's).
+#[test]
+fn bbr_knows_the_rate_of_a_short_path_when_it_has_probed_its_round_trip() {
+    let text = "name = \"t\"\n[tcp]\ncongestion = \"bbr\"\n[node.a]\n[node.b]\n[link.l]\nends = [\"a\", \"b\"]\n\
+                rate = \"100Mbit/s\"\ndelay = \"5ms\"\nqueue = \"250KB\"\n[flow.f]\nfrom = \"a\"\nto = \"b\"\nduration = \"12s\"\n";
+    let mut kept = Kept::default();
+    simulate(&Scenario::parse(text, "t.toml").unwrap(), &Options::default(), &mut kept, &mut |_| {}).unwrap();
+    let sender = || kept.samples.iter().filter(|sample| sample.at_us > 9_000_000);
+    let probed = sender().find(|sample| sample.cwnd_segments <= 4).expect("it probes after ten seconds").at_us;
+    let after = sender().find(|sample| sample.at_us > probed + 250_000).unwrap();
+    assert!(after.cwnd_segments > 80, "{} segments, of 83 that the path holds", after.cwnd_segments);
+}

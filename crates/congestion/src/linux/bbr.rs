@@ -9,6 +9,8 @@ mod aggregation;
 mod filter;
 mod policer;
 
+use std::ops::Range;
+
 use aggregation::Aggregation;
 use filter::MaxFilter;
 use policer::LongTerm;
@@ -57,6 +59,8 @@ pub struct LinuxBbr {
     least_rtt_at: u64,
     probe_rtt_until: Option<u64>,
     probe_rtt_round_done: bool,
+    /// Segments that were sent while so many were delivered tell nothing of the path: the round trip was probed.
+    probed: Range<u64>,
     /// It was idle since the last acknowledgement.
     restarts: bool,
     full_rate: u64,
@@ -95,6 +99,7 @@ impl Default for LinuxBbr {
             least_rtt_at: 0,
             probe_rtt_until: None,
             probe_rtt_round_done: false,
+            probed: 0..0,
             restarts: false,
             full_rate: 0,
             full_rounds: 0,
@@ -264,6 +269,7 @@ impl LinuxBbr {
         }
         if is_old && !self.restarts && self.mode != Mode::ProbeRtt {
             self.mode = Mode::ProbeRtt;
+            self.probed.start = sample.delivered;
             self.keep_window();
             self.probe_rtt_until = None;
         }
@@ -276,6 +282,7 @@ impl LinuxBbr {
         if self.mode != Mode::ProbeRtt {
             return;
         }
+        self.probed.end = sample.delivered + u64::from(sample.in_flight) + 1;
         if self.probe_rtt_until.is_none() {
             if sample.in_flight <= WINDOW_LEAST {
                 self.probe_rtt_until = Some(sample.now_us + PROBE_RTT_US);
@@ -379,6 +386,12 @@ impl CongestionControl for LinuxBbr {
     fn on_sample(&mut self, window: &mut Window, sample: &RateSample) {
         self.now_us = sample.now_us;
         self.mss = sample.mss.into();
+        // The kernel marks the connection itself as limited by its application (`bbr_update_min_rtt`).
+        let mut sample = *sample;
+        if let Some(before) = &mut sample.before {
+            before.is_app_limited |= self.probed.contains(&before.delivered);
+        }
+        let sample = &sample;
         self.update_model(sample);
         self.probe_rtt(window, sample);
         let (rate, gain) = (self.rate(), self.pacing_gain);

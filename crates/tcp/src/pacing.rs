@@ -102,4 +102,40 @@ mod tests {
         assert!(departures[10 + 97] > Time(0));
         assert!(departures[9_709].0.abs_diff(96_030_000) < 1_000_000, "{:?}", departures[9_709]);
     }
+
+    #[test]
+    fn what_left_late_is_made_up_for_by_half_of_the_time_of_each_segment() {
+        let mut pacer = Pacer::default();
+        (0..10).for_each(|_| pacer.on_sent(Time(0), Some(1000.0), 1.0));
+        assert!(!pacer.holds(Time::ms(3), Some(1000.0)), "it could have left at 0");
+        let next: Vec<Time> = (0..8)
+            .map(|_| {
+                pacer.on_sent(Time::ms(3), Some(1000.0), 1.0);
+                pacer.next
+            })
+            .collect();
+        let half = |halves: u64| Time(3_000_000 + halves * 500_000);
+        assert_eq!(next, [1, 2, 3, 4, 5, 6, 8, 10].map(half));
+    }
+
+    #[test]
+    fn a_segment_that_is_not_full_takes_its_part_of_the_time() {
+        let mut pacer = Pacer::default();
+        (0..10).for_each(|_| pacer.on_sent(Time(0), Some(1000.0), 1.0));
+        assert!(!pacer.holds(Time(0), Some(1000.0)));
+        pacer.on_sent(Time(0), Some(1000.0), 0.25);
+        assert_eq!(pacer.next, Time(250_000));
+    }
+
+    #[test]
+    fn a_burst_that_the_window_ends_does_not_go_on_later() {
+        let mut pacer = Pacer::default();
+        let rate = Some(100_000.0);
+        (0..10).for_each(|_| pacer.on_sent(Time(0), rate, 1.0));
+        assert!(!pacer.holds(Time(0), rate));
+        pacer.on_sent(Time(0), rate, 1.0);
+        assert!(!pacer.holds(Time(0), rate), "97 leave together");
+        pacer.end_burst();
+        assert!(pacer.holds(Time(0), rate));
+    }
 }

@@ -81,7 +81,7 @@ pub(crate) struct AckSummary {
 /// A segment that has arrived, as it was sent last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Newest {
-    serial: u64,
+    pub serial: u64,
     pub at: Time,
     pub mark: Mark,
 }

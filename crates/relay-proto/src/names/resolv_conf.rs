@@ -7,7 +7,7 @@ use super::{Odd, lines, shown, words};
 /// What a resolv.conf says, within the bounds of glibc.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvConf {
-    /// At most three.
+    /// At most three. Where none is named, that of this host counts, as resolv.conf(5) says.
     pub servers: Vec<NameServer>,
     /// The last `search` or `domain`: domains without a dot at either end, the root as the empty text. `None` if there is none:
     /// the domain is then that of the host's own name.
@@ -24,6 +24,8 @@ pub struct ResolvConf {
     pub tcp_only: bool,
     /// Whether they may send long answers by UDP (EDNS, RFC 6891).
     pub edns0: bool,
+    /// Whether they are asked for IPv4 addresses alone.
+    pub no_aaaa: bool,
 }
 
 /// A name server's address.
@@ -56,6 +58,7 @@ impl Default for ResolvConf {
             rotate: false,
             tcp_only: false,
             edns0: false,
+            no_aaaa: false,
         }
     }
 }
@@ -87,6 +90,9 @@ impl ResolvConf {
                 _ => {}
             }
         }
+        if conf.servers.is_empty() {
+            conf.servers.push(NameServer { ip: Ipv4Addr::LOCALHOST.into(), zone: None });
+        }
         (conf, odd)
     }
 
@@ -106,6 +112,7 @@ impl ResolvConf {
             (b"rotate", _) => self.rotate = true,
             (b"use-vc" | b"usevc", _) => self.tcp_only = true,
             (b"edns0", _) => self.edns0 = true,
+            (b"no-aaaa", _) => self.no_aaaa = true,
             _ => {}
         }
         None
@@ -119,6 +126,12 @@ impl NameServer {
             Some((ip, zone)) if !zone.is_empty() => (ip.parse::<Ipv6Addr>().ok()?.into(), Some(zone.to_owned())),
             Some(_) => return None,
             None => (ipv4(text).map(IpAddr::V4).or_else(|| text.parse().ok())?, None),
+        };
+        // Linux connects to this host there.
+        let ip = match ip {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
         };
         Some(Self { ip, zone })
     }
@@ -246,8 +259,9 @@ mod tests {
             ("0x7f.1", "127.0.0.1"),
             ("0X7F000001", "127.0.0.1"),
             ("0177.0.0.01", "127.0.0.1"),
-            ("0", "0.0.0.0"),
-            ("0.0.0.0", "0.0.0.0"),
+            ("0", "127.0.0.1"),
+            ("0.0.0.0", "127.0.0.1"),
+            ("::", "::1"),
             ("255.255.255.255", "255.255.255.255"),
         ] {
             assert_eq!(parse(format!("nameserver {text}")).servers, [server(ip)], "{text}");
@@ -292,8 +306,8 @@ mod tests {
         }
         assert_eq!(odd("options ndots:five edns0"), ["line 1: 'ndots:five' needs a number, such as ndots:1"]);
         assert_eq!(odd("options unheard-of\nsortlist 192.0.2.0\nwhat ever"), [""; 0]);
-        let conf = parse("options rotate edns0 use-vc");
-        assert!(conf.rotate && conf.edns0 && conf.tcp_only);
+        let conf = parse("options rotate edns0 use-vc no-aaaa");
+        assert!(conf.rotate && conf.edns0 && conf.tcp_only && conf.no_aaaa);
     }
 
     proptest! {

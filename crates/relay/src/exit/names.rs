@@ -53,7 +53,7 @@ pub enum Unknown {
     /// The name exists, but has no address.
     #[error("has no address")]
     NoAddress,
-    /// It is not in the hosts file, and resolv.conf gives no name server.
+    /// It is not in the hosts file, and resolv.conf gives no name server that can be asked.
     #[error("is not in the hosts file, and this node has no name server")]
     NoServer,
     /// No name server has answered in time.
@@ -197,7 +197,8 @@ impl Files {
 
     /// The name servers of resolv.conf, or why there are none.
     fn servers(&self) -> Result<Servers, String> {
-        let bytes = read(&self.resolv_conf).map_err(|error| error.to_string())?.ok_or("there is no such file")?;
+        // Without the file the name server of this host is asked, as glibc does.
+        let bytes = read(&self.resolv_conf).map_err(|error| error.to_string())?.unwrap_or_default();
         let (mut conf, odd) = ResolvConf::parse(&bytes);
         warn(&self.resolv_conf, &odd);
         let mut zones = Vec::new();
@@ -215,7 +216,7 @@ impl Files {
             _ => true,
         });
         match conf.servers.is_empty() {
-            true => Err("it names no name server".into()),
+            true => Err("it names no name server that can be asked".into()),
             false => Servers::new(&conf, zones, &own_domain()).map_err(|error| error.to_string()),
         }
     }

@@ -39,6 +39,7 @@ pub(super) struct Servers {
     next: Option<AtomicUsize>,
     search: Vec<Name>,
     ndots: usize,
+    no_aaaa: bool,
 }
 
 /// A name server, with what it has said.
@@ -76,7 +77,7 @@ impl Servers {
         };
         let servers = servers.into_iter().map(one).collect::<Result<_, NetError>>()?;
         let next = conf.rotate.then(AtomicUsize::default);
-        Ok(Self { servers, attempts: conf.attempts, next, search, ndots: conf.ndots })
+        Ok(Self { servers, attempts: conf.attempts, next, search, ndots: conf.ndots, no_aaaa: conf.no_aaaa })
     }
 
     /// Looks `host` up, as [`super::Resolver::find`] says. When to go on after a failure is as in glibc's `res_search`: the next
@@ -127,7 +128,7 @@ impl Servers {
         names
     }
 
-    /// Asks for the addresses of both families at the same time.
+    /// Asks for the addresses of both families at the same time, unless resolv.conf wants IPv4 alone.
     async fn ask(&self, name: &Name, tell: impl Fn(IpAddr)) -> Result<(), Unknown> {
         let family = async |kind| {
             let found = self.look_up(name, kind).await?;
@@ -136,6 +137,9 @@ impl Servers {
             ips.for_each(&tell);
             Ok(())
         };
+        if self.no_aaaa {
+            return family(RecordType::A).await;
+        }
         match tokio::join!(family(RecordType::AAAA), family(RecordType::A)) {
             (Ok(()), _) | (_, Ok(())) => Ok(()),
             // NXDOMAIN holds for both families. A name that has no address in one family may have one in the other.

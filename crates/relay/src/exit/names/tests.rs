@@ -221,6 +221,7 @@ fn name_servers_that_cannot_be_reached_are_said_to_be_the_reason() {
 fn changed_files_are_read_again_and_without_a_name_server_the_hosts_file_counts() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
+    fs::write(file("resolv.conf"), "nameserver fe80::1%no-such-if\n").unwrap();
     let names = Resolver::of(Files { resolv_conf: file("resolv.conf"), hosts: file("hosts") });
     assert_eq!(find(&names, "web"), Err(Unknown::NoServer));
     fs::write(file("hosts"), "192.0.2.7 web\n").unwrap();
@@ -295,7 +296,32 @@ fn odd_lines_of_the_files_cost_no_other_line() {
     assert_eq!(find(&Resolver::of(files), "web"), Ok(vec![V4]));
     fs::write(file("resolv.conf"), "nameserver fe80::1%no-such-if\n").unwrap();
     let files = Files { resolv_conf: file("resolv.conf"), hosts: file("hosts") };
-    assert_eq!(files.servers().err(), Some("it names no name server".into()));
+    assert_eq!(files.servers().err(), Some("it names no name server that can be asked".into()));
+}
+
+#[test]
+fn without_a_name_server_that_of_this_host_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let files = || Files { resolv_conf: file("resolv.conf"), hosts: file("hosts") };
+    assert!(files().servers().is_ok(), "there is no such file");
+    fs::write(file("resolv.conf"), "search example\n").unwrap();
+    assert!(files().servers().is_ok());
+}
+
+#[test]
+fn a_server_that_is_not_there_costs_no_time_and_no_aaaa_asks_for_one_family() {
+    let both = Says::Addresses(600, vec![V4]);
+    let (server, (_, asked)) = (Server::new(&[("web.example", both)]), mpsc::channel());
+    // Nothing listens there: the port was free a moment ago.
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let limit = Duration::from_secs(60);
+    let closed = Server { address: closed, asked };
+    let names = Server::names_of_all(&[&closed, &server], limit, "options no-aaaa", "");
+    let begun = Instant::now();
+    assert_eq!(find(&names, "web.example"), Ok(vec![V4]));
+    assert!(begun.elapsed() < limit / 2, "{:?}", begun.elapsed());
+    assert_eq!(server.asked(), [("web.example.".into(), RecordType::A)]);
 }
 
 #[test]

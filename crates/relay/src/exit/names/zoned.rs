@@ -2,7 +2,7 @@
 //! and the kernel wants one.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,8 +10,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hickory_resolver::net::runtime::{DnsUdpSocket, RuntimeProvider, TokioRuntimeProvider, TokioTime};
+use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
+type Received<'f> = Pin<Box<dyn Send + Future<Output = io::Result<(usize, SocketAddr)>> + 'f>>;
 type Sockets<S> = Pin<Box<dyn Send + Future<Output = io::Result<S>>>>;
 
 /// Makes the resolver's sockets.
@@ -62,7 +64,12 @@ impl RuntimeProvider for Zoned {
     fn bind_udp(&self, local: SocketAddr, server: SocketAddr) -> Sockets<Self::Udp> {
         let server = self.with_zone(server);
         let bound = self.sockets.bind_udp(local, server);
-        Box::pin(async move { Ok(ZonedSocket { socket: bound.await?, server }) })
+        Box::pin(async move {
+            let socket = bound.await?;
+            // So the kernel tells at once where nothing listens.
+            socket.connect(server).await?;
+            Ok(ZonedSocket { socket, server })
+        })
     }
 }
 
@@ -72,11 +79,41 @@ pub struct ZonedSocket {
     server: SocketAddr,
 }
 
+impl ZonedSocket {
+    /// Until the kernel has an error of this socket: nothing listens there, or no packet comes there. It is not readable then.
+    async fn failed(&self) -> io::Error {
+        loop {
+            let ready = self.socket.ready(Interest::ERROR).await;
+            match ready.and_then(|_| self.socket.take_error()) {
+                Ok(Some(error)) | Err(error) => return error,
+                Ok(None) => {
+                    let _ = self.socket.try_io(Interest::ERROR, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+                }
+            }
+        }
+    }
+}
+
 impl DnsUdpSocket for ZonedSocket {
     type Time = TokioTime;
 
     fn poll_recv_from(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<(usize, SocketAddr)>> {
         DnsUdpSocket::poll_recv_from(&self.socket, cx, buffer)
+    }
+
+    fn recv_from<'s, 'b, 'f>(&'s self, buffer: &'b mut [u8]) -> Received<'f>
+    where
+        's: 'f,
+        'b: 'f,
+        Self: 'f,
+    {
+        Box::pin(async {
+            tokio::select! {
+                biased;
+                received = self.socket.recv_from(buffer) => received,
+                error = self.failed() => Err(error),
+            }
+        })
     }
 
     /// `_target` is the server's address without its zone.

@@ -122,11 +122,16 @@ fn next_level<'a>(level: &'a str, at_start: &'a str, signal: Signal) -> &'a str 
 
 /// What EKIDEN_LOG says; `None` if that is wrong. A word alone that is no level would be taken for the name of a module, of which
 /// everything is logged, and of all others nothing.
+///
+/// Libraries warn as often as strangers make them: up to "info" nothing of them is logged.
 fn filter(said: &str) -> Option<EnvFilter> {
     let is_known = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
     let builder = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
     match said.trim() {
-        "" => Some(builder.parse_lossy("")),
+        "" => Some(builder.parse_lossy("off,ekiden=info")),
+        said if said.parse().is_ok_and(|level: LevelFilter| level <= LevelFilter::INFO) => {
+            Some(builder.parse_lossy(format!("off,ekiden={said}")))
+        }
         said => said.split(',').all(is_known).then(|| builder.parse(said).ok()).flatten(),
     }
 }
@@ -201,6 +206,26 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
+
+    #[test]
+    fn what_libraries_say_is_logged_from_debug_on() {
+        for (said, own, of_libraries) in [
+            ("", true, false),
+            ("info", true, false),
+            ("WARN", true, false),
+            ("error", false, false),
+            ("off", false, false),
+            ("debug", true, true),
+            ("warn,hickory_net=warn", true, true),
+        ] {
+            let log = tracing_subscriber::fmt().with_env_filter(filter(said).unwrap()).with_writer(io::sink).finish();
+            let is_logged = || {
+                let own = tracing::enabled!(target: "ekiden_relay::node", tracing::Level::WARN);
+                (own, tracing::enabled!(target: "hickory_net::udp", tracing::Level::WARN))
+            };
+            assert_eq!(tracing::subscriber::with_default(log, is_logged), (own, of_libraries), "{said:?}");
+        }
+    }
 
     /// A file whose writes each wait to be allowed, and say what they wrote.
     struct Slow {

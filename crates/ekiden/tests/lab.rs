@@ -394,7 +394,7 @@ fn interrupted_sweep(signal: &str) -> Result<(), Failed> {
     let place = Place::small()?;
     let options = ["--set", "flow.bulk.duration=200ms,30s", "--repeat", "2", "--jobs", "2", "--record"];
     let mut child = place.sweep(&options).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-    let limit = Instant::now() + Duration::from_secs(20);
+    let limit = Instant::now() + Duration::from_secs(60);
     let labs = || place.run_directories().map(|directories| directories.len());
     // The two short runs are over, the two long ones have begun.
     while (place.records()?.len() < 2 || labs()? < 2) && Instant::now() < limit {

@@ -3,7 +3,7 @@
 /// Why a text is not a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// The text does not start with a decimal number.
+    /// The text is not one decimal number and something behind it.
     #[error("'{text}' is not a number with a unit, such as {example}")]
     NoNumber {
         /// What was given.
@@ -51,6 +51,10 @@ impl Notation {
             return Err(ParseError::NoNumber { text: text.into(), example: self.example });
         }
         let unit = unit.trim();
+        // Another way to write numbers: 1,5 or 1e9, or several at once.
+        if unit.contains(|c: char| c.is_ascii_digit() || c == ',') {
+            return Err(ParseError::NoNumber { text: text.into(), example: self.example });
+        }
         let Some(&(_, size)) = self.units.iter().find(|(name, _)| *name == unit) else {
             let mut units: Vec<&str> = self.units.iter().map(|(name, _)| *name).collect();
             // Of those that look alike, the one that every keyboard has.

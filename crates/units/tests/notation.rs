@@ -18,6 +18,9 @@ fn common_spellings_are_read() {
 #[test]
 fn a_wrong_text_says_what_would_be_right() {
     let message = |text: &str| text.parse::<Bytes>().unwrap_err().to_string();
+    for odd in ["1,5GB", "1e9GB", "1GB5", "1h30m"] {
+        assert!(message(odd).contains("is not a number with a unit"), "{}", message(odd));
+    }
     assert!(message("64").contains("needs one of the units B, KiB"), "{}", message("64"));
     assert!(message("many").contains("such as 64KiB"));
     assert!(message("0.3B").contains("whole number of bytes"));

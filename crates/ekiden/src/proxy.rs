@@ -98,11 +98,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
                 out::note(format_args!("ekiden: [peer.{name}] has no fingerprint, so no stream can go over it"));
             }
         }
-        config
-            .near_refused()
-            .iter()
-            .chain(&config.own_as_peer())
-            .for_each(|line| out::note(format_args!("ekiden: {line}")));
+        config.near_refused().iter().for_each(|line| out::note(format_args!("ekiden: {line}")));
+        config.refuse_own_as_peer(&file)?;
         out::line(format_args!("{}: ok", file.display()))?;
         return Ok(());
     }

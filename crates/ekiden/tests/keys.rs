@@ -142,13 +142,11 @@ fn nodes_are_written_into_a_configuration_and_nothing_else_changes() {
         assert!(said.contains(why), "{arguments:?}: {said}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), now, "{arguments:?}");
     }
-    // Written by hand, it is no error: two nodes may have copies of one key. The check says so.
+    // Written by hand, it runs: two nodes may have copies of one key. The check refuses it.
     let by_hand = CONFIG.to_owned() + &format!("[peer.west]\naddress = \"a:1\"\nfingerprint = \"{}\"\n", own.trim());
     std::fs::write(folder.join("west.toml"), by_hand).unwrap();
-    let mut check = Command::new(env!("CARGO_BIN_EXE_ekiden"));
-    let check = check.args(["proxy", "--check", "-c", "west.toml"]).current_dir(folder).output().unwrap();
-    let said = String::from_utf8(check.stderr).unwrap();
-    assert!(check.status.success() && said.contains("[peer.west] fingerprint:"), "{said}");
+    let said = refused(folder, &["proxy", "--check", "-c", "west.toml"], 3);
+    assert!(said.contains("west.toml: [peer.west] fingerprint:"), "{said}");
     assert!(said.contains("is the key of this node itself"), "{said}");
     let said = refused(folder, &["peer", "allow", "-c", "city.toml", "isle", "md5:1"], 2);
     assert!(said.contains("is no fingerprint"), "{said}");

@@ -186,19 +186,18 @@ impl Config {
         users.sum::<usize>() > 1
     }
 
-    /// A warning for each peer that has this node's own key: mostly the wrong fingerprint was copied.
-    pub fn own_as_peer(&self) -> Vec<String> {
-        let Some(own) = self.identity.as_ref().map(Identity::fingerprint) else { return Vec::new() };
+    /// Refuses peers that have this node's own key: mostly the wrong fingerprint was copied. Nodes that share a key run all the same.
+    ///
+    /// # Errors
+    /// There is such a peer.
+    pub fn refuse_own_as_peer(&self, file: &Path) -> Result<(), ConfigError> {
+        let Some(own) = self.identity.as_ref().map(Identity::fingerprint) else { return Ok(()) };
         let is_own = |peer: &Peer| matches!(&peer.security, Security::Tls { known: Some(known), .. } if *known == own);
-        let named = self.peers.iter().filter(|(_, peer)| is_own(peer));
-        named
-            .map(|(name, _)| {
-                format!(
-                    "[peer.{name}] fingerprint: {own} is the key of this node itself; that of '{name}' is what `ekiden keygen --show` \
-                     prints there"
-                )
-            })
-            .collect()
+        let Some((name, _)) = self.peers.iter().find(|(_, peer)| is_own(peer)) else { return Ok(()) };
+        let message = format!(
+            "[peer.{name}] fingerprint: {own} is the key of this node itself; that of '{name}' is what `ekiden keygen --show` prints there"
+        );
+        Err(ConfigError::whole(file, message))
     }
 
     /// A warning if this node is not in its own members file: the others would not know it.

@@ -6,6 +6,8 @@ use ekiden_units::Time;
 const UNPACED: u64 = 10;
 /// Segments of a burst at least.
 const BURST_LEAST: f64 = 2.0;
+/// And at most: 64 KiB of full segments, as the kernel gives a device at once (`sk_gso_max_size`).
+const BURST_MOST: f64 = 45.0;
 /// The time whose segments leave as one burst: 1 / 1024 s (`sk_pacing_shift`).
 const BURSTS_PER_SECOND: f64 = 1024.0;
 
@@ -35,7 +37,7 @@ impl Pacer {
         }
         self.waits = now < self.next;
         if !self.waits {
-            self.burst = (rate / BURSTS_PER_SECOND).max(BURST_LEAST) as u32;
+            self.burst = (rate / BURSTS_PER_SECOND).clamp(BURST_LEAST, BURST_MOST) as u32;
             self.credit = now.since(self.next).0;
             self.next = now;
         }
@@ -96,11 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn a_millisecond_of_a_fast_line_is_a_burst() {
-        let departures = departures(100_000.0, 9_710);
-        assert_eq!(departures[10 + 96], Time(0));
-        assert!(departures[10 + 97] > Time(0));
-        assert!(departures[9_709].0.abs_diff(96_030_000) < 1_000_000, "{:?}", departures[9_709]);
+    fn a_millisecond_of_a_fast_line_is_a_burst_but_no_more_than_a_device_takes() {
+        for (rate, burst) in [(20_000.0, 19), (100_000.0, 45)] {
+            let departures = departures(rate, 10 + 100 * burst);
+            assert_eq!(departures[10 + burst - 1], Time(0));
+            assert!(departures[10 + burst] > Time(0));
+            let all = (99.0 * burst as f64 / rate * 1e9) as u64;
+            assert!(departures[10 + 100 * burst - 1].0.abs_diff(all) < 1_000_000, "{:?}", departures.last());
+        }
     }
 
     #[test]
@@ -134,7 +139,7 @@ mod tests {
         (0..10).for_each(|_| pacer.on_sent(Time(0), rate, 1.0));
         assert!(!pacer.holds(Time(0), rate));
         pacer.on_sent(Time(0), rate, 1.0);
-        assert!(!pacer.holds(Time(0), rate), "97 leave together");
+        assert!(!pacer.holds(Time(0), rate), "45 leave together");
         pacer.end_burst();
         assert!(pacer.holds(Time(0), rate));
     }

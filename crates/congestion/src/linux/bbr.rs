@@ -179,6 +179,9 @@ impl LinuxBbr {
         self.look_for_full(sample);
         self.look_for_drained(sample);
         self.update_least_rtt(sample);
+    }
+
+    fn set_gains(&mut self) {
         (self.pacing_gain, self.window_gain) = match self.mode {
             Mode::Startup => (HIGH_GAIN, HIGH_GAIN),
             Mode::Drain => (DRAIN_GAIN, HIGH_GAIN),
@@ -394,6 +397,7 @@ impl CongestionControl for LinuxBbr {
         let sample = &sample;
         self.update_model(sample);
         self.probe_rtt(window, sample);
+        self.set_gains();
         let (rate, gain) = (self.rate(), self.pacing_gain);
         self.pace(rate, gain);
         self.set_window(window, sample);

@@ -255,3 +255,50 @@ fn a_stream_is_asked_about_ever_more_seldom() {
     }
     assert_eq!(asked, [1, 4, 10, 22, 46, 94, 158, 222, 286, 350]);
 }
+
+/// Whoever does not take what there is for them is the cause, at either of two looks.
+#[test]
+fn an_end_that_takes_nothing_is_no_fault_of_the_path() {
+    let full = |counts: Counts, is_full: bool| Counts { is_full, ..counts };
+    let full_exit = |is_full: bool| receipt(1_000, 9_000).map(|receipt| Receipt { is_full, ..receipt });
+    for [had, has] in [[true, false], [false, true], [true, true]] {
+        // The client has not taken what has come.
+        let client = looks(&[
+            (full(counts(10, 5_000), had), receipt(10, 9_000)),
+            (full(counts(10, 5_000), has), receipt(10, 9_000)),
+        ]);
+        assert_eq!(client[1], DELIVERED, "{had} {has}");
+        // Nor the host.
+        let host = looks(&[(counts(9_000, 9_000), full_exit(had)), (counts(9_000, 9_000), full_exit(has))]);
+        assert_eq!(host[1], DELIVERED, "{had} {has}");
+    }
+    let neither = looks(&[(counts(9_000, 9_000), full_exit(false)), (counts(9_000, 9_000), full_exit(false))]);
+    assert_eq!(neither[1], HELD);
+}
+
+#[test]
+fn what_an_end_did_not_take_before_the_stream_was_broken_off_is_no_fault_of_the_path() {
+    let still = |is_full: bool| Counts { still: Time::secs(60), is_full, ..counts(9_000, 5_000) };
+    let said = |is_full: bool, from_host: u64| {
+        receipt(1_000, from_host).map(|receipt| Receipt { is_full, still_s: 60.0, ..receipt })
+    };
+    let ended = |counts: Counts, said: Option<Receipt>| {
+        Delivery::new(Time(0), Time::ms(100)).ended(&counts, Ended::Entry, said, LONG, Time::secs(90))
+    };
+    assert_eq!(ended(still(false), said(false, 5_000)), HELD, "the host takes all that comes");
+    assert_eq!(ended(still(false), said(true, 5_000)), DELIVERED);
+    assert_eq!(ended(still(false), said(true, 9_000)), HELD, "the client takes all that comes");
+    assert_eq!(ended(still(true), said(true, 9_000)), None);
+}
+
+/// The exit counts nothing more behind a break of its host, or of the leg.
+#[test]
+fn what_comes_behind_a_break_is_not_invented() {
+    for (end, verdict) in
+        [(None, HELD), (Some(End::Done), HELD), (Some(End::Exit), DELIVERED), (Some(End::Leg), DELIVERED)]
+    {
+        let said = receipt(10, 4_000).map(|receipt| Receipt { end, ..receipt });
+        let delivery = Delivery::new(Time(0), Time::ms(100));
+        assert_eq!(delivery.ended(&counts(10, 5_000), Ended::Entry, said, LONG, Time::secs(9)), verdict, "{end:?}");
+    }
+}

@@ -18,6 +18,8 @@ pub enum Says {
     Addresses(u32, Vec<IpAddr>),
     /// Nothing.
     Nothing,
+    /// These addresses, so late.
+    Late(Duration, Vec<IpAddr>),
     /// That it cannot say.
     Fails(ResponseCode),
 }
@@ -105,6 +107,10 @@ fn answer(request: &Message, says: Option<&Says>) -> Option<Message> {
     };
     match says {
         Some(Says::Nothing) => return None,
+        Some(Says::Late(by, ips)) => {
+            std::thread::sleep(*by);
+            return self::answer(request, Some(&Says::Addresses(600, ips.clone())));
+        }
         Some(Says::Fails(code)) => answer.metadata.response_code = *code,
         Some(Says::Addresses(ttl, ips)) => {
             let of_type = ips.iter().map(|&ip| RData::from(ip)).filter(|data| data.record_type() == query.query_type());
@@ -322,6 +328,16 @@ fn a_server_that_is_not_there_costs_no_time_and_no_aaaa_asks_for_one_family() {
     assert_eq!(find(&names, "web.example"), Ok(vec![V4]));
     assert!(begun.elapsed() < limit / 2, "{:?}", begun.elapsed());
     assert_eq!(server.asked(), [("web.example.".into(), RecordType::A)]);
+}
+
+/// A server that was silent has a short time where others stand behind it. The last one has all of its time.
+#[test]
+fn a_server_alone_has_its_time_also_if_it_was_silent() {
+    let names = [("silent.example", Says::Nothing), ("late.example", Says::Late(Duration::from_millis(600), vec![V4]))];
+    let server = Server::new(&names);
+    let names = server.names_within(Duration::from_secs(2), &[], "");
+    assert_eq!(find(&names, "silent.example"), Err(Unknown::Timeout));
+    assert_eq!(find(&names, "late.example"), Ok(vec![V4]));
 }
 
 #[test]

@@ -212,16 +212,18 @@ fn tell_thinned<'a>(records: impl Iterator<Item = &'a Record>) {
     out::note(format_args!("ekiden: {runs} had more samples than --samples allows: one look in {most} is kept"));
 }
 
-/// Writes what a single run has left, and shows it.
+/// Writes what a single run has left, and shows it, also where it cannot be written.
 pub fn show_one(args: &Args, record: Record, series: SeriesWriter, place: &Path) -> anyhow::Result<()> {
-    let record = write(record, series, place)?;
-    tell_thinned([&record].into_iter());
+    let written = write(record.clone(), series, place);
+    let record = written.as_ref().unwrap_or(&record);
+    tell_thinned([record].into_iter());
     match args.json {
         true => out::text(record.to_json())?,
-        false => {
-            out::text(flows(&record))?;
-            out::line(format_args!("record: {}", place.display()))?;
-        }
+        false => out::text(flows(record))?,
+    }
+    let record = written?;
+    if !args.json {
+        out::line(format_args!("record: {}", place.display()))?;
     }
     Ok(verdict(&record)?)
 }

@@ -47,6 +47,18 @@ fn a_record_may_go_into_a_stream() {
 }
 
 #[test]
+fn what_cannot_be_written_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    for (format, shown) in [(None, "complete"), (Some("--json"), "\"goodput_bit_s\"")] {
+        let arguments: Vec<&str> = ["--record", "/dev/full"].into_iter().chain(format).collect();
+        let output = simulate(folder.path(), &arguments);
+        assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains(shown), "{}", text(&output.stdout));
+        assert!(!text(&output.stdout).contains("record: "), "{}", text(&output.stdout));
+    }
+}
+
+#[test]
 fn what_a_gateway_did_is_below_the_table() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = "name = \"balanced\"\n[node.a]\n[node.r]\nkind = \"router\"\n[node.b]\n[link.in]\nends = [\"a\", \"r\"]\nrate = \"200Mbit/s\"\n\

@@ -3,6 +3,7 @@
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 
 use common::*;
 use ekiden_relay_proto::FailureCode;
@@ -94,6 +95,17 @@ fn small_node() -> ekiden_relay::Relay {
     leg_node(Mode::Plain, "small", None, socks)
 }
 
+/// Asks until the node has room. The connection of a refused stream is for the next one.
+fn open_when_there_is_room(leg: &mut TcpStream, target: SocketAddr) {
+    wait_until("there is room for another stream", || {
+        let is_open = peer::ask(leg, target).0 == FrameKind::Opened;
+        if !is_open {
+            peer::say(leg, FrameKind::End);
+        }
+        is_open
+    });
+}
+
 #[test]
 fn idle_connections_of_a_node_make_room_for_others() {
     let (node, server) = (small_node(), late_echo());
@@ -107,8 +119,8 @@ fn idle_connections_of_a_node_make_room_for_others() {
     }
     // Another node comes in, too, once there is room for its stream, and those that are under way go on.
     streams.pop();
-    wait_until("a stream is over", || node.connections() < 16);
-    let mut other = peer::open_at(leg, echo());
+    let mut other = peer::greet(connect(leg));
+    open_when_there_is_room(&mut other, echo());
     for stream in streams.iter_mut().chain([&mut other]) {
         stream.write_all(&Header::frame(FrameKind::Data, b"x")).unwrap();
         assert_eq!(peer::frame(stream), (FrameKind::Data, b"x".to_vec()));
@@ -126,14 +138,7 @@ fn a_node_leaves_streams_to_others() {
     let failure = decode_failed(&said).unwrap();
     assert!(failure.code == FailureCode::Overloaded && failure.text.contains("node small: 12 "), "{failure:?}");
     assert_eq!(socks(proxy, "127.0.0.1", echo.port()).0, 0);
-    // The connection of the refused stream is for the next one, once there is room again.
     peer::say(&more, FrameKind::End);
     drop(open.pop());
-    wait_until("there is room again", || {
-        let is_open = peer::ask(&mut more, echo).0 == FrameKind::Opened;
-        if !is_open {
-            peer::say(&more, FrameKind::End);
-        }
-        is_open
-    });
+    open_when_there_is_room(&mut more, echo);
 }

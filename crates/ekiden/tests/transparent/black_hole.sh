@@ -66,5 +66,6 @@ whole 10.3.0.2:8080
 until_true grep -q "exit: on the path to it segments of 1448 bytes do not arrive" island.log
 begin=$SECONDS
 for _ in 1 2 3 4 5; do whole 10.3.0.2:8080; done
-[ $((SECONDS - begin)) -le 10 ] || fail "what had rested was used: $((SECONDS - begin)) s"
+# What had rested would take no end.
+[ $((SECONDS - begin)) -le 40 ] || fail "what had rested was used: $((SECONDS - begin)) s"
 kill -9 $pid $leg

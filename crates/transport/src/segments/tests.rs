@@ -114,3 +114,45 @@ async fn an_outage_while_a_node_is_dialled_is_no_black_hole() {
     assert_eq!(segments.limit(), None);
     assert_eq!(limits(&segments, Proof::WhenUnknown, address).await, [None]);
 }
+
+#[tokio::test]
+async fn a_full_segment_whose_connection_breaks_says_nothing_of_the_path() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let silent = listener.accept().await.unwrap().0;
+        let connection = Connection::from(listener.accept().await.unwrap().0);
+        read_frame(&connection).await.unwrap();
+        answer(&connection).await.unwrap();
+        drop(silent);
+        sleep(LIMIT).await;
+    });
+    let segments = Segments::default();
+    assert_eq!(limits(&segments, Proof::WhenUnknown, address).await, [None, Some(1220)]);
+    timeout(LIMIT, segments.settled()).await.unwrap();
+    assert_eq!(segments.limit(), None);
+    assert!(segments.known().is_none(), "the longest are tried again");
+}
+
+/// That segments of this step pass, for a minute more.
+fn known(step: usize) -> Segments {
+    let until = Some(Instant::now() + Duration::from_secs(60));
+    Segments(Arc::new(Mutex::new(Known { step, until, is_sure: true })))
+}
+
+#[test]
+fn what_is_known_of_shorter_segments_ends_in_its_time_and_not_with_a_connection() {
+    let (full, shorter) = (known(0), known(1));
+    full.doubt();
+    shorter.doubt();
+    assert!(full.known().is_none());
+    assert_eq!(shorter.limit(), Some(1220));
+
+    let before = *shorter.lock();
+    shorter.learn("it", 1, 1208);
+    let after = *shorter.lock();
+    assert_eq!((after.step, after.until), (before.step, before.until));
+    shorter.learn("it", 0, 1448);
+    let after = *shorter.lock();
+    assert_eq!(after.step, 0);
+}

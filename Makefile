@@ -4,7 +4,7 @@ BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
 .PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-classes bench-tunnel bench-gateway bench-sim bench-s0 bench-s1 bench-s2 bench-s4 bench-accuracy bench-measure bench-choice bench-fidelity bench-paths bench-plan bench-warm bench-members soak fuzz release setup clean
 
-# Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
+# Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes two to four minutes then.
 demo: release
 	$(BUILT)/ekiden demo
 

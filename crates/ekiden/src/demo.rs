@@ -15,7 +15,7 @@ use crate::out;
 /// them, and the Kagoshima project's goal: 50 Mbit/s at 50 ms with a node beside the user and one in the middle of the
 /// path. The last act has a ping beside a download over 10 Mbit/s: direct, and through `ekiden tunnel` with drop tail and with
 /// its own queue. Prints tables beside models and published values, and writes a page with pictures. docs/references.md names the
-/// papers. Takes about two minutes. Needs curl, python3 and ss, and root or unprivileged user namespaces; HSTCP and gentle
+/// papers. Takes two to four minutes. Needs curl, python3 and ss, and root or unprivileged user namespaces; HSTCP and gentle
 /// HSTCP need root, and are left out without it; so are the tunnels without /dev/net/tun.
 #[derive(clap::Args)]
 pub struct Args {

@@ -60,7 +60,25 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let result = match Cli::try_parse() {
+        Ok(cli) => run(cli.command),
+        Err(said) => match out::said(&said) {
+            Ok(()) => return ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2)),
+            Err(error) => Err(error),
+        },
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The exit code tells it, too, where nobody reads.
+            out::note(format_args!("ekiden: {}", exit::message(&error)));
+            exit::code(&error)
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Congestion(args) => congestion::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Doctor(args) => doctor::run(&args),
@@ -77,13 +95,5 @@ fn main() -> ExitCode {
         Command::Scenario(args) => scenario::run(args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Tunnel(args) => tunnel::run(&args),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // The exit code tells it, too, where nobody reads.
-            out::note(format_args!("ekiden: {}", exit::message(&error)));
-            exit::code(&error)
-        }
     }
 }

@@ -58,6 +58,15 @@ pub fn text(text: impl Display) -> anyhow::Result<()> {
     write(format_args!("{text}"))
 }
 
+/// Prints what the reader of the command line says: help to standard output, and what is wrong to standard error.
+pub fn said(said: &clap::Error) -> anyhow::Result<()> {
+    let printed = said.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe || said.use_stderr() => Ok(()),
+        printed => printed.context("standard output"),
+    }
+}
+
 /// Prints CSV, as `print` writes it.
 pub fn csv(print: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> Result<(), Error>) -> anyhow::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());

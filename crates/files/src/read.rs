@@ -55,6 +55,14 @@ pub enum ReadError {
         /// What it should hold.
         kind: FileKind,
     },
+    /// It is another program's file, or one of another kind.
+    #[error("is {is}, not {}", kind.noun())]
+    Foreign {
+        /// What it is.
+        is: &'static str,
+        /// What it should hold.
+        kind: FileKind,
+    },
     /// It is no text.
     #[error(
         "cannot be read: byte {at} (in line {line}, counted from 1) is not UTF-8; is this {}? If it is, save it as UTF-8",
@@ -154,7 +162,7 @@ impl Opened {
     /// All of it, without a byte-order mark.
     ///
     /// # Errors
-    /// If it is too long for its kind, is not UTF-8, or cannot be read.
+    /// If it is too long for its kind, is of another kind, is not UTF-8, or cannot be read.
     pub fn text(self) -> Result<String, ReadError> {
         let mut text = self.text_with_mark()?;
         let mark = text.len() - without_mark(&text).len();
@@ -168,7 +176,11 @@ impl Opened {
     /// As [`Opened::text`].
     pub fn text_with_mark(self) -> Result<String, ReadError> {
         let kind = self.kind;
-        String::from_utf8(self.bytes()?).map_err(|error| {
+        let bytes = self.bytes()?;
+        if let Some(is) = foreign(&bytes, kind) {
+            return Err(ReadError::Foreign { is, kind });
+        }
+        String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
             let line = 1 + error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count();
             ReadError::NotText { kind, at, line }
@@ -197,6 +209,34 @@ impl Opened {
 /// A text without the byte-order mark that some editors put before it (RFC 3629 section 6).
 pub fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// How files begin that are taken for others by mistake.
+const BEGINNINGS: [(&[u8], &str); 12] = [
+    (b"-----BEGIN CERTIFICATE", "a certificate (PEM)"),
+    (b"-----BEGIN PUBLIC KEY", "a public key (PEM)"),
+    (b"-----BEGIN ", "a private key (PEM)"),
+    (b"PAR1", "a table of samples (Parquet)"),
+    (b"SQLite format 3\0", "a database (SQLite)"),
+    (b"\x1f\x8b", "a compressed file (gzip)"),
+    (b"\x28\xb5\x2f\xfd", "a compressed file (zstd)"),
+    (b"PK\x03\x04", "an archive (zip)"),
+    (b"\x89PNG", "a picture (PNG)"),
+    (b"<svg", "a picture (SVG)"),
+    (b"<!", "a page (HTML)"),
+    (b"\x7fELF", "a program (ELF)"),
+];
+
+/// What these bytes are, if they cannot be a file of this kind.
+fn foreign(bytes: &[u8], kind: FileKind) -> Option<&'static str> {
+    let beginning = bytes.trim_ascii_start();
+    match kind {
+        FileKind::Key | FileKind::Certificates | FileKind::System => None,
+        FileKind::Config | FileKind::Scenario | FileKind::Sweep if beginning.starts_with(b"{") => {
+            Some("a record or another file in JSON")
+        }
+        _ => BEGINNINGS.iter().find(|(begins, _)| beginning.starts_with(begins)).map(|&(_, is)| is),
+    }
 }
 
 fn denied(source: io::Error, owner: Option<u32>) -> ReadError {
@@ -315,6 +355,30 @@ mod tests {
             )
         );
         assert_eq!(said(Some(998), 998), "cannot be read: permission denied");
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for (bytes, kind, said) in [
+            (
+                &b"-----BEGIN PRIVATE KEY-----\nMC4\n"[..],
+                FileKind::Config,
+                "is a private key (PEM), not a node's configuration",
+            ),
+            (b"-----BEGIN CERTIFICATE-----\n", FileKind::Record, "is a certificate (PEM), not a record"),
+            (b"\n{\"format\": 1}", FileKind::Scenario, "is a record or another file in JSON, not a scenario"),
+            (b"\x1f\x8b\x08\0", FileKind::Path, "is a compressed file (gzip), not what is known of a path"),
+            (b"\x89PNG\r\n", FileKind::Sweep, "is a picture (PNG), not the description of a sweep"),
+        ] {
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(refused(&path, kind), said);
+        }
+        for (bytes, kind) in [("{}", FileKind::Record), ("{}", FileKind::Path), ("-----BEGIN X", FileKind::Key)] {
+            fs::write(&path, bytes).unwrap();
+            assert_eq!(read(&path, kind).unwrap(), bytes);
+        }
     }
 
     #[test]

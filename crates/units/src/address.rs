@@ -239,7 +239,8 @@ fn other_reading(text: &str) -> Option<String> {
 /// The address, if it is one.
 fn ipv6(text: &str) -> Result<Option<HostText>, AddressError> {
     let Some((address, zone)) = text.split_once('%') else {
-        return Ok(text.parse::<Ipv6Addr>().ok().map(|ip| HostText::Ip(ip.into())));
+        // An IPv4 address may be written as one of IPv6 (RFC 4291 section 2.5.5.2).
+        return Ok(text.parse::<Ipv6Addr>().ok().map(|ip| HostText::Ip(IpAddr::from(ip).to_canonical())));
     };
     let is_zone = |zone: &&str| {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -326,7 +327,7 @@ mod tests {
             ("[192.0.2.1]:80", Err("write 192.0.2.1:80;"), Err("write 192.0.2.1:80;")),
             ("[192.0.2.1]", Err("write 192.0.2.1;"), Err("write 192.0.2.1;")),
             ("[city.example]:80", Err("write city.example:80;"), Err("write city.example:80;")),
-            ("::ffff:192.0.2.1", Ok("[::ffff:192.0.2.1]:7"), Err("write [")),
+            ("::ffff:192.0.2.1", Ok("192.0.2.1:7"), Err("write [")),
             ("", Err("a host is missing"), Err("a host is missing")),
             (":80", Err("a host is missing"), Err("a host is missing")),
             ("[]:80", Err("not an address"), Err("not an address")),

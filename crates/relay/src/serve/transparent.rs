@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use ekiden_net::socket::canonical;
 use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::Connection;
 use tokio::net::TcpStream;
@@ -25,7 +26,7 @@ pub(super) async fn prepare(
 ) -> Option<Stream> {
     let ListenerKind::Transparent { bypass, .. } = listener.kind else { return None };
     // An error means that the client is gone already.
-    let (to, from) = (client.local_addr().ok()?, caller.address());
+    let (to, from) = (canonical(client.local_addr().ok()?), caller.address());
     if to.ip().is_loopback() {
         // No connection that passes through this machine is for a loopback address: the client has connected to the listener
         // itself.

@@ -11,8 +11,8 @@ use crate::out;
 
 /// One line per flow, with a head, one per ping, one per gateway, and one for each pair of nodes of an overlay with streams; then whether the machine has shaped the run.
 pub fn flows(record: &Record) -> String {
-    let ms = |us: Option<u64>| us.map_or("-".into(), |us| format!("{:.1}", us as f64 / 1e3));
-    let head = ["flow", "Mbit/s", "seconds", "bytes", "sent again", "RTT min ms", "RTT max ms", "outcome"];
+    let ms = |us: Option<u64>| us.map_or("-".into(), |us| format!("{:.1} ms", us as f64 / 1e3));
+    let head = ["flow", "Mbit/s", "seconds", "bytes", "sent again", "min RTT", "max RTT", "outcome"];
     let mut rows = vec![head.map(String::from)];
     for flow in &record.flows {
         rows.push([

@@ -8,7 +8,7 @@ from bench import NODE, Node, dial, quietly, receive, run, socks
 PORTS = {"sick": 7101, "relay1": 7102, "relay2": 7103, "relay3": 7104, "exit": 7105, "entry": 7106}
 SLOW = 7107
 SECRET = bytes([0x5A] * 32)
-HELLO, AUTH, OPENS, OPENED, ASK, TOLD = 1, 2, 3, 4, 10, 11
+HELLO, AUTH, OPENS, OPENED, ASK, TOLD, FILL = 1, 2, 3, 4, 10, 11, 12
 # So long a piece is on its way between the entry and the exit, and so long a client waits.
 DELAY, WAITS = 0.03, 3.0
 
@@ -30,8 +30,8 @@ def names_of(body):
     return names
 
 
-def relay(stream, opens):
-    """Says that it is near everybody. Of streams it says that they are open, or nothing, and reads what comes."""
+def relay(stream, opens, given):
+    """Says that it is near everybody. Of streams it says that they are open, or nothing, and reads what comes. Adds them to `given`."""
     with stream:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         kind, hello = hear(stream)
@@ -45,7 +45,10 @@ def relay(stream, opens):
             if kind == ASK:
                 legs = {name: {"rtt_us": 1, "loss": 0, "age_s": 0} for name in names_of(body) + ["entry"]}
                 say(stream, TOLD, json.dumps({"told_format": 1, "node": "sick", "load": 0, "legs": legs}).encode())
+            elif kind == FILL:
+                say(stream, FILL, bytes(len(body)))
             elif kind == OPENS:
+                given.append(stream.getpeername())
                 if opens:
                     say(stream, OPENED, b"\1" + socket.inet_aton(NODE) + struct.pack(">H", 9))
                 while stream.recv(1 << 16):
@@ -86,12 +89,13 @@ class SickRelay(Scene):
     kind, opens, can_ask = "interactive", True, True
 
     def begin(self, at_node):
-        self.lost = 0
+        self.lost, self.given = 0, []
         prints = {name: self.key(self.machine.folder / name) for name in PORTS}
         # Where the entry sees the exit: over a slow way, or not at all.
         self.listeners = [serve_at(SLOW, slow)] if self.can_ask else []
+        self.is_attacked = at_node
         if at_node:
-            self.listeners.append(serve_at(PORTS["sick"], relay, self.opens))
+            self.listeners.append(serve_at(PORTS["sick"], relay, self.opens, self.given))
         for name in PORTS:
             if name != "sick" or not at_node:
                 self.member(name, at_node, prints)
@@ -133,6 +137,8 @@ class SickRelay(Scene):
         for listener in self.listeners:
             listener.shutdown(socket.SHUT_RDWR)
             listener.close()
+        if self.is_attacked and not self.given:
+            measured.faults.append("the sick relay was given no stream")
         if self.lost > 1:
             measured.faults.append(f"{self.lost} streams are lost, more than one")
 

@@ -29,8 +29,12 @@ const LAST: Duration = Duration::from_millis(500);
 /// The log. Dropping it waits a little for what is still to be written.
 pub struct Log(Arc<Shared>);
 
-/// Takes one whole line with each write, as the formatter makes them.
-struct Lines(Arc<Shared>);
+/// Takes one whole line with each write, as the formatter makes them. What comes from another host stays within its line: other control
+/// characters than the formatter's colours are replaced.
+struct Lines {
+    shared: Arc<Shared>,
+    has_colours: bool,
+}
 
 #[derive(Default)]
 struct Shared {
@@ -61,8 +65,9 @@ pub fn start() -> io::Result<Log> {
     let at_start = if is_wrong { "info".to_owned() } else { said.to_string() };
     let lines = shared.clone();
     let log = tracing_subscriber::fmt().with_env_filter(filter(&at_start).unwrap_or_default());
-    let log = log.with_writer(move || Lines(lines.clone()));
-    let log = log.with_target(false).with_ansi(io::stderr().is_terminal()).log_internal_errors(false);
+    let has_colours = io::stderr().is_terminal();
+    let log = log.with_writer(move || Lines { shared: lines.clone(), has_colours });
+    let log = log.with_target(false).with_ansi(has_colours).log_internal_errors(false);
     let log = log.with_filter_reloading();
     let level_handle = log.reload_handle();
     let signals: SigSet = [Signal::SIGUSR1, Signal::SIGUSR2].into_iter().collect();
@@ -144,21 +149,30 @@ impl Drop for Log {
 }
 
 impl Write for Lines {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut queue = self.0.lock();
+    fn write(&mut self, written: &[u8]) -> io::Result<usize> {
+        let line = one_line(&String::from_utf8_lossy(written), self.has_colours).into_bytes();
+        let mut queue = self.shared.lock();
         if queue.bytes + line.len() > ROOM {
             queue.lost += 1;
         } else {
             queue.bytes += line.len();
-            queue.lines.push_back(line.into());
-            self.0.changed.notify_all();
+            queue.lines.push_back(line);
+            self.shared.changed.notify_all();
         }
-        Ok(line.len())
+        Ok(written.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// A line with no other end in it, and no other control characters but those that colours begin with.
+fn one_line(line: &str, has_colours: bool) -> String {
+    let is_shown = |c: char| !c.is_control() || has_colours && c == '\u{1b}';
+    let inside = line.strip_suffix('\n').unwrap_or(line);
+    let shown = inside.chars().map(|c| if is_shown(c) { c } else { '\u{fffd}' });
+    shown.chain(line[inside.len()..].chars()).collect()
 }
 
 impl Shared {
@@ -206,6 +220,19 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use super::*;
+
+    #[test]
+    fn what_another_host_says_stays_within_its_line() {
+        let forged = "WARN unknown field `a\nWARN wrong user or password from 192.0.2.1\r\u{1b}[31m\u{85}`\n";
+        let shared = Arc::new(Shared::default());
+        for has_colours in [false, true] {
+            let written = Lines { shared: shared.clone(), has_colours }.write(forged.as_bytes()).unwrap();
+            assert_eq!(written, forged.len());
+            let line = String::from_utf8(shared.lock().lines.pop_front().unwrap()).unwrap();
+            assert_eq!((line.matches('\n').count(), line.ends_with("`\n")), (1, true), "{line:?}");
+            assert!(!line.contains(['\r', '\u{85}']) && line.contains('\u{1b}') == has_colours, "{line:?}");
+        }
+    }
 
     #[test]
     fn what_libraries_say_is_logged_from_debug_on() {
@@ -270,7 +297,7 @@ mod tests {
         let (written, lines) = channel();
         let writing = shared.clone();
         thread::spawn(move || writing.write(Slow { allowed, written }));
-        let mut log = Lines(shared.clone());
+        let mut log = Lines { shared: shared.clone(), has_colours: false };
         log.write_all(b"first\n").unwrap();
         let most = ROOM / 1024;
         (0..most + 100).for_each(|_| log.write_all(&[b'x'; 1024]).unwrap());

@@ -225,7 +225,11 @@ fn the_level_changes_by_signals_while_the_node_runs() {
     let said = |part: &str| fs::read_to_string(&log).unwrap().matches(part).count();
     let signal = |signal| kill(Pid::from_raw(child.id() as i32), signal).unwrap();
     // Whoever connects is told at the level trace only.
-    let connects = || drop(patient(TcpStream::connect(socks).unwrap()).write_all(&[9]));
+    let connects = || {
+        let mut client = patient(TcpStream::connect(socks).unwrap());
+        client.write_all(&[5, 1, 0]).unwrap();
+        client.read_exact(&mut [0; 2]).unwrap();
+    };
     connects();
     for (which, level) in [(Signal::SIGUSR1, "debug"), (Signal::SIGUSR1, "trace")] {
         signal(which);
@@ -236,9 +240,7 @@ fn the_level_changes_by_signals_while_the_node_runs() {
     wait_until("it is more detailed", || said("accepted") == 1);
     signal(Signal::SIGUSR2);
     wait_until("it says so", || said("the log's level is 'info' from now on") == 1);
-    let mut next = patient(TcpStream::connect(socks).unwrap());
-    next.write_all(&[5, 1, 0]).unwrap();
-    next.read_exact(&mut [0; 2]).unwrap();
+    connects();
     let counted = said("accepted");
     let _ = child.kill();
     let _ = child.wait();

@@ -3,11 +3,14 @@
 //! A node in between ends the leg's TLS, so it can say OPENED, acknowledge and stay silent on its own account. Whether a silence is its
 //! own, the destination's or the client's, only the exit can tell. So the entry asks the exit, on a connection between these two.
 
+use std::fmt::Display;
+
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 /// The version of questions and receipts.
-pub const RECEIPTS_FORMAT: u32 = 2;
+pub const RECEIPTS_FORMAT: u32 = 3;
 /// The most streams in one question.
 pub const STREAMS_MOST: usize = 32;
 /// An exit is believed to remember streams that have ended for so long at most. What it has not had later than that, it has not had.
@@ -15,7 +18,8 @@ pub const REMEMBERED_MOST: Time = Time::secs(120);
 /// The most bytes of a node's name.
 const NAME_MOST: usize = 64;
 
-/// A stream as its entry calls it: random, so that nobody knows it but the nodes of its path.
+/// A stream as its entry calls it: random, so that nobody knows it but the nodes of its path. Receipts are asked for by
+/// [`StreamId::towards`] its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct StreamId(pub [u8; 16]);
@@ -89,6 +93,16 @@ impl TryFrom<String> for StreamId {
 impl From<StreamId> for String {
     fn from(id: StreamId) -> Self {
         format!("{:032x}", u128::from_be_bytes(id.0))
+    }
+}
+
+impl StreamId {
+    /// What receipts call the stream of this name to `target`: the first half of SHA-256 over both. So a node in between that opens the
+    /// stream to another destination has no receipt for it.
+    #[must_use]
+    pub fn towards(self, target: &impl Display) -> Self {
+        let hash = Sha256::new().chain_update(self.0).chain_update(target.to_string()).finalize();
+        Self(std::array::from_fn(|at| hash[at]))
     }
 }
 

@@ -308,16 +308,10 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
             why
         };
-        for text in [
-            "",
-            "{}",
-            "name = 1",
-            "-----BEGIN PRIVATE KEY-----\n",
-            &good[..good.len() / 2],
-            &good.replacen('{', "{\"x\":1,", 1),
-        ] {
+        for text in ["", "{}", "name = 1", &good[..good.len() / 2], &good.replacen('{', "{\"x\":1,", 1)] {
             assert!(refused(text, 0o600, None).contains("is damaged"), "{text}");
         }
+        assert!(refused("-----BEGIN PRIVATE KEY-----\n", 0o600, None).contains("is a private key (PEM)"));
         let absurd = good.replace("192.0.2.1:7000", "192.0.2.1");
         assert!(refused(&absurd, 0o600, None).contains("'a': '192.0.2.1' is no address"));
         assert!(refused(&good.replace("\"blue\"", "\"red\""), 0o600, None).contains("another overlay, 'red'"));

@@ -33,7 +33,7 @@ pub struct Upstream {
     pub bound: Option<SocketAddr>,
     /// The path over the overlay that was chosen for it, if one was.
     pub taken: Option<Arc<Taken>>,
-    /// What its stream is called between its ends, where it passes other nodes.
+    /// What receipts call its stream, where it passes other nodes.
     pub id: Option<StreamId>,
     /// Whether early payload that was known when it was opened has been sent.
     pub took_early: bool,

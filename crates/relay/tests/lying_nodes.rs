@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::overlay::{Overlay, here};
 use common::*;
 use ekiden_relay::{Config, Relay};
-use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header};
+use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Open};
 
 /// What comes back of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,6 +24,8 @@ enum Lie {
     More,
     /// Nothing: the stream is broken off.
     Breaks,
+    /// What this destination says, which is another one.
+    Elsewhere(SocketAddr),
 }
 
 /// A frame as it comes.
@@ -60,11 +62,15 @@ fn liar(listener: TcpListener, [node, with_tls]: [SocketAddr; 2], lie: Lie) -> A
                 let (mut from, mut to, of) = (near.try_clone().unwrap(), far.try_clone().unwrap(), passed.clone());
                 std::thread::spawn(move || {
                     while let Some((header, body)) = frame(&mut from) {
+                        let mut out = [&header.encode()[..], &body].concat();
                         if header.kind == FrameKind::Open {
                             given.fetch_add(1, Ordering::Relaxed);
                             *of.lock().unwrap() = Passed::default();
+                            if let Lie::Elsewhere(other) = lie {
+                                out = Open { target: other.into(), ..Open::decode(&body).unwrap() }.encode();
+                            }
                         }
-                        if to.write_all(&[&header.encode()[..], &body].concat()).is_err() {
+                        if to.write_all(&out).is_err() {
                             break;
                         }
                     }
@@ -184,4 +190,12 @@ fn a_node_that_says_more_than_the_destination_is_set_aside() {
 #[test]
 fn a_node_that_breaks_streams_off_is_set_aside_the_second_time() {
     is_set_aside(Lie::Breaks, 2);
+}
+
+#[test]
+fn a_node_that_connects_to_another_destination_is_set_aside() {
+    // It takes what comes and says nothing, as a destination may.
+    let (silent, address) = listener();
+    std::thread::spawn(move || silent.incoming().flatten().collect::<Vec<_>>());
+    is_set_aside(Lie::Elsewhere(address), 1);
 }

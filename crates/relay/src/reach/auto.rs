@@ -274,9 +274,10 @@ async fn on_path(
         Some(turn) => turn,
         None => turn(node, &taken.path.0, to).await?,
     };
-    let id = (!taken.path.relays().is_empty()).then(new_id).flatten();
+    let name = (!taken.path.relays().is_empty()).then(new_id).flatten();
+    let id = name.map(|name| name.towards(to.target));
     let _ = asked.set((Instant::now(), id));
-    let reached = reach_via(node, &taken.path.0, to.called(id.as_ref().map(|id| &id.0)), early).await?;
+    let reached = reach_via(node, &taken.path.0, to.called(name.as_ref().map(|name| &name.0)), early).await?;
     Ok(Upstream { taken: Some(taken), id, turn, ..reached })
 }
 

@@ -206,7 +206,7 @@ async fn serve_stream(
     let to = to.called(request.id.as_ref());
     // Where the stream leaves the overlay, its entry may ask for what became of it.
     let id = request.id.filter(|_| request.chain.is_empty() && node.config().overlay.is_some());
-    let mut arrival = id.and_then(|id| node.overlay.leave(&from.remembered, StreamId(id)));
+    let mut arrival = id.and_then(|id| node.overlay.leave(&from.remembered, StreamId(id).towards(&request.target)));
     let reached = match &counted {
         // A node ends a stream with a frame. One that ends the connection instead has given the stream up.
         Ok(_) => {

@@ -185,6 +185,16 @@ impl<Route: Ord + Clone> Places<Route> {
         self.trust.is_on_trial(path)
     }
 
+    /// Whether a new stream may go on this path: its nodes are known to deliver, or no other stream tries them now.
+    pub fn is_free(&self, path: &Path, now: Time) -> bool {
+        self.trust.may_take(path, now)
+    }
+
+    /// A stream tries this path, the first of its own or a later one.
+    pub fn tries(&mut self, path: &Path, now: Time) {
+        self.trust.takes(path, now);
+    }
+
     /// Whether the exit is to be asked of a stream on this path that has ended: until many have arrived of each, then of one in
     /// `SAMPLED`, which nobody can foretell.
     pub fn is_asked_of(&mut self, path: &Path) -> bool {

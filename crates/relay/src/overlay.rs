@@ -298,6 +298,16 @@ impl Overlay {
         self.lock().places.is_on_trial(&taken.path)
     }
 
+    /// Whether a new stream may go on this path: it is known to deliver, or no other stream tries it now.
+    pub fn is_free(&self, taken: &Taken) -> bool {
+        self.lock().places.is_free(&taken.path, self.now())
+    }
+
+    /// A stream tries this path.
+    pub fn tries(&self, taken: &Taken) {
+        self.lock().places.tries(&taken.path, self.now());
+    }
+
     /// The round trip to a node, as a question has shown it.
     pub fn answered(&self, peer: &str, rtt: Duration) {
         let now = self.now();

@@ -212,6 +212,25 @@ fn where_the_exit_cannot_be_asked_a_silent_node_is_left_when_others_are_answered
 }
 
 #[test]
+fn where_nothing_is_known_yet_one_stream_tries_a_silent_node_and_others_go_elsewhere() {
+    let (address, given) = sick(Sickness::Invents);
+    let route = "class = \"bulk\"\nmost_relays = 1";
+    let is_cut = |at, to| ((at, to) == (0, 3)).then(closed_port);
+    let overlay = Overlay::with_impostor(4, is_cut, route, Some(address));
+    let (overlay, echo) = (&overlay, echo());
+    let served = std::thread::scope(|scope| {
+        // One of the first two goes over b, and waits in vain meanwhile.
+        let first = scope.spawn(move || is_served(overlay, echo));
+        wait_until("b is given a stream, or the first is served", || {
+            given.load(Ordering::Relaxed) > 0 || first.is_finished()
+        });
+        let all: Vec<_> = (0..2 * CLIENTS).map(|_| scope.spawn(move || is_served(overlay, echo))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).filter(|is_served| *is_served).count()
+    });
+    assert!(served == 2 * CLIENTS && given.load(Ordering::Relaxed) <= 1, "{served}, {given:?}");
+}
+
+#[test]
 fn a_node_that_answers_questions_and_opens_nothing_costs_time_and_no_stream() {
     let begun = Instant::now();
     let (overlay, given) = beside_a_sick_one(Sickness::Mute, None, "interactive");

@@ -8,7 +8,7 @@ use ekiden_keys::random_secret;
 use ekiden_overlay::places::TRIED;
 use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::first_of;
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 
 use super::{Destination, Upstream, exit, reach_via, turn};
 use crate::config::classes::BULK;
@@ -24,6 +24,8 @@ const BESIDE: usize = 3;
 /// How long a path has for its answer, besides four round trips, until the next one is tried beside it, where it is still to be seen that it
 /// delivers. RFC 8305 §5 lets a Connection Attempt Delay be 100 ms to 2 s.
 const ON_TRIAL: Duration = Duration::from_millis(150);
+/// Where other streams try all paths that are left, it is waited for so long until one of them is seen to deliver.
+const SEEN: Duration = Duration::from_millis(500);
 
 /// Reaches a destination on the first of the paths to the node near it that comes about. Where there are several, only early payload that
 /// may arrive twice is sent before that.
@@ -145,11 +147,21 @@ struct Attempt<'a> {
     reached: Pin<Box<dyn Future<Output = Result<Upstream, Failure>> + Send + 'a>>,
 }
 
+/// How a path stands that is left, and its place in [`Search::rest`].
+enum Standing {
+    /// It may be taken.
+    Free(usize),
+    /// Another stream tries it, and it is still to be seen that it delivers.
+    Tried(usize),
+    /// It is known to fail.
+    Fails(usize),
+}
+
 impl Search<'_> {
     /// Until one path has led there, the destination has refused, or all have failed.
     async fn run(mut self) -> Result<Upstream, Failure> {
         // Its class says how long it waits for its turn.
-        let Some(first) = self.next() else { return Err(self.nothing()) };
+        let Some(first) = self.next().await else { return Err(self.nothing()) };
         let turn = turn(self.node, &first.path.0, self.to).await?;
         let mut until = Instant::now() + self.pause * self.pauses;
         self.begin(first, Some(turn));
@@ -199,22 +211,43 @@ impl Search<'_> {
                     break;
                 }
             }
-            if let Some(next) = self.next() {
+            if let Some(next) = self.next().await {
                 self.begin(next, None);
             }
         }
     }
 
-    /// The next path to try. One that is known to fail comes after others: what the path before has shown may say so.
-    fn next(&mut self) -> Option<Arc<Taken>> {
-        let next = self.rest.iter().rposition(|taken| !self.node.overlay.fails_on(taken));
-        Some(self.rest.remove(next.or(self.rest.len().checked_sub(1))?))
+    /// The next path to try. One that is known to fail comes after others: what the path before has shown may say so. So does one that
+    /// another stream tries, of which it is still to be seen that it delivers: where there is no other, that is waited for a little.
+    async fn next(&mut self) -> Option<Arc<Taken>> {
+        let until = Instant::now() + SEEN;
+        while let Standing::Tried(_) = self.standing()?
+            && self.tried.is_empty()
+            && Instant::now() < until
+        {
+            sleep(SEEN / 50).await;
+        }
+        let (Standing::Free(at) | Standing::Tried(at) | Standing::Fails(at)) = self.standing()?;
+        Some(self.rest.remove(at))
+    }
+
+    /// The best of the paths that are left, if any is.
+    fn standing(&self) -> Option<Standing> {
+        let (overlay, chosen) = (&self.node.overlay, self.rest.len().checked_sub(1)?);
+        // The first one was chosen for this stream: it is this one's to try.
+        let is_own = |at: usize| at == chosen && self.tried.is_empty() && self.first.is_none();
+        let is_well = |at: &usize| !overlay.fails_on(&self.rest[*at]);
+        let is_free = |at: &usize| is_well(at) && (is_own(*at) || overlay.is_free(&self.rest[*at]));
+        let places = || (0..=chosen).rev();
+        let free = places().find(is_free).map(Standing::Free);
+        free.or_else(|| places().find(is_well).map(Standing::Tried)).or(Some(Standing::Fails(chosen)))
     }
 
     /// Begins to try a path: with a turn, or when it is the stream's.
     fn begin(&mut self, taken: Arc<Taken>, turn: Option<Turn>) {
         let (node, to, again, asked) = (self.node, self.to, self.again, Arc::new(Asked::default()));
         let (of, at) = (taken.clone(), asked.clone());
+        node.overlay.tries(&taken);
         let early = again.map_or(Early::Nothing, Early::Repeatable);
         let reached = Box::pin(async move { on_path(node, of, turn, to, early, &at).await });
         let pause = match node.overlay.is_on_trial(&taken) {

@@ -68,6 +68,8 @@ pub struct TcpInfo {
     pub last_ack_ms: u32,
     /// Milliseconds since data was sent, probes of a closed window not among it.
     pub last_sent_ms: u32,
+    /// How long ago data was last received, in milliseconds.
+    pub last_received_ms: u32,
     /// Retransmission timeouts, in all (Linux 6.7 and later).
     pub timeouts: u32,
     /// Whether this side has sent a FIN that is not acknowledged yet (FIN_WAIT1, CLOSING, LAST_ACK).
@@ -214,6 +216,7 @@ impl From<&Raw> for TcpInfo {
             buffer_limited_us: raw.sndbuf_limited,
             last_ack_ms: raw.last_ack_recv,
             last_sent_ms: raw.last_data_sent,
+            last_received_ms: raw.last_data_recv,
             timeouts: raw.total_rto.into(),
             // As numbered in linux/tcp_states.h.
             is_ending: matches!(raw.state_and_flags[0], 4 | 9 | 11),

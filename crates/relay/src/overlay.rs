@@ -111,15 +111,14 @@ pub struct OnLeg {
     pub owner: Option<Owner>,
 }
 
-/// A connection to another node on which what was sent is not acknowledged.
+/// A connection to another node that stands still.
 #[derive(Debug)]
-pub struct Stalled {
-    /// The node at the other end.
-    pub peer: Arc<str>,
-    /// Whose connection it is, where that node has made it.
-    pub owner: Option<Owner>,
-    /// The payload of its full segments.
-    pub segment_bytes: u32,
+pub enum Still {
+    /// What was sent is not acknowledged: to this node, by the owner of the connection if that one has made it, with so much payload in a
+    /// full segment.
+    Stalled(Arc<str>, Option<Owner>, u32),
+    /// This node has made it, and nothing comes from that one.
+    Waits(Arc<str>),
 }
 
 /// What the overlay has to do with a stream.
@@ -233,15 +232,19 @@ impl Overlay {
         }
     }
 
-    /// The connections that have stalled since this was last asked. To be called every second.
-    pub fn stalled(&self) -> Vec<Stalled> {
-        let mut stalled = Vec::new();
+    /// The connections that stand still since this was last asked. To be called every second.
+    pub fn still(&self) -> Vec<Still> {
+        let (mut still, now) = (Vec::new(), self.now());
         self.watched.each(|_, seen, socket| {
-            let Some(info) = tcp_info(&socket).ok().filter(|info| seen.begins_to_stall(info)) else { return };
-            let OnLeg { peer, owner, .. } = &seen.leg;
-            stalled.push(Stalled { peer: peer.clone(), owner: owner.clone(), segment_bytes: info.mss_bytes });
+            let Ok(info) = tcp_info(&socket) else { return };
+            let OnLeg { peer, owner, .. } = seen.leg.clone();
+            if seen.begins_to_stall(&info) {
+                still.push(Still::Stalled(peer, owner, info.mss_bytes));
+            } else if seen.begins_to_wait(&info, now) && owner.is_none() {
+                still.push(Still::Waits(peer));
+            }
         });
-        stalled
+        still
     }
 
     /// A connection to a node did not come about, or says nothing.

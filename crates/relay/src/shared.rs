@@ -24,7 +24,7 @@ use crate::exit::dial::{Dial, used};
 use crate::exit::names::Resolver;
 use crate::exit::policy::{OwnAddresses, Policy};
 use crate::exit::spare::{self, Counted, Spare};
-use crate::overlay::{Overlay, Owner, Stalled};
+use crate::overlay::{Overlay, Owner, Still};
 use crate::pool::Pool;
 use turns::Turns;
 
@@ -254,12 +254,17 @@ impl Node {
         !budget::is_full() && (self.strangers.evict_one(SILENT) || self.idle_legs.evict_one(IDLE))
     }
 
-    /// Has the idle connections that are as one which has stalled closed: the path may drop long segments and say nothing. What is dialled
-    /// next shows whether it does.
-    pub fn stalled(&self, stalled: &Stalled) {
-        self.pool.stalled(&stalled.peer, stalled.segment_bytes);
-        if let Some(owner) = &stalled.owner {
-            self.idle_legs.evict_all(owner);
+    /// The path of a connection that stands still may drop long segments and say nothing: what is dialled next shows whether it does. Where
+    /// this node's own are not acknowledged, idle connections like it are closed.
+    pub fn stands_still(&self, still: &Still) {
+        match still {
+            Still::Stalled(peer, owner, segment_bytes) => {
+                self.pool.stalled(peer, *segment_bytes);
+                if let Some(owner) = owner {
+                    self.idle_legs.evict_all(owner);
+                }
+            }
+            Still::Waits(peer) => self.pool.segments(peer).doubt(),
         }
     }
 

@@ -54,7 +54,7 @@ pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
                 }
             }
             node.overlay.forget_exits();
-            node.overlay.stalled().iter().for_each(|stalled| node.stalled(stalled));
+            node.overlay.still().iter().for_each(|still| node.stands_still(still));
             let config = node.config();
             asked.follow(&node, config.overlay.as_ref().and_then(|overlay| overlay.ask_socket.as_deref()));
             if config.overlay.is_none() {

@@ -26,6 +26,9 @@ pub struct Seen {
     pub is_capped: bool,
     /// Whether it stands still, and was said to.
     has_stalled: bool,
+    /// When its stream began, and whether nothing has come on it for a while since.
+    since: Time,
+    waits: bool,
     judged: Judged,
     last: Option<(Time, TcpInfo)>,
     rate_before: f64,
@@ -49,6 +52,8 @@ impl Seen {
             limit: None,
             is_capped: false,
             has_stalled: false,
+            since: now,
+            waits: false,
             judged: Judged::new(now),
             last,
             rate_before: 0.0,
@@ -90,6 +95,14 @@ impl Seen {
     pub fn begins_to_stall(&mut self, info: &TcpInfo) -> bool {
         let stalls = info.is_silent(STALLS_MS.max(info.rtt_us / 1000 * STALLS_ROUNDS));
         !std::mem::replace(&mut self.has_stalled, stalls) && stalls
+    }
+
+    /// Whether nothing has come for so long that what the other node sends may be dropped. Only that one sees whether it sends. True once for
+    /// each time that it begins.
+    pub fn begins_to_wait(&mut self, info: &TcpInfo, now: Time) -> bool {
+        let least_ms = STALLS_MS.max(info.rtt_us / 1000 * STALLS_ROUNDS);
+        let waits = info.last_received_ms >= least_ms && now.since(self.since).as_ms() >= least_ms.into();
+        !std::mem::replace(&mut self.waits, waits) && waits
     }
 
     /// What the stream says of the nodes in between, if it says something now: its path, and the part that came of what they were believed
@@ -153,6 +166,18 @@ mod tests {
         assert_eq!(shown, [false, true, false, false, true]);
         assert!(!seen.begins_to_stall(&TcpInfo { rtt_us: 500_000, ..waiting(100) }));
         assert!(!seen.begins_to_stall(&TcpInfo { rtt_us: 500_000, ..waiting(3_900) }));
+    }
+
+    #[test]
+    fn a_stream_waits_once_for_each_time_that_nothing_comes() {
+        let mut seen = seen();
+        let mut waits = |at_ms, last_received_ms| {
+            seen.begins_to_wait(&TcpInfo { last_received_ms, ..TcpInfo::default() }, Time::ms(at_ms))
+        };
+        // On a connection that has rested, the stream is younger.
+        let shown = [(100, 60_000), (3_100, 63_000), (4_000, 63_900), (5_000, 10), (8_000, 3_010)]
+            .map(|(at, ms)| waits(at, ms));
+        assert_eq!(shown, [false, true, false, false, true]);
     }
 
     #[test]

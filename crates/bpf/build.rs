@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// `programs/NAME.bpf.c`. The last is for measuring the one before.
-const PROGRAMS: [&str; 3] = ["congestion", "gateway", "measure"];
+const PROGRAMS: [&str; 4] = ["congestion", "far", "gateway", "measure"];
 
 fn main() {
     for path in ["programs", "../congestion/include", "../window-balance/include"] {

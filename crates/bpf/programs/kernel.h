@@ -12,6 +12,7 @@ typedef __u16 u16;
 typedef __u32 u32;
 typedef __s32 s32;
 typedef __u64 u64;
+typedef __s64 s64;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -41,6 +42,9 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+	unsigned long sk_pacing_rate; /* bytes per second */
+	unsigned long sk_max_pacing_rate;
+	u32 sk_pacing_status;
 };
 
 struct inet_sock {
@@ -58,6 +62,9 @@ struct tcp_sock {
 	u32 snd_cwnd_clamp;
 	u32 snd_ssthresh;
 	u32 max_packets_out;
+	u32 mss_cache;
+	u32 delivered; /* segments, as the next */
+	u32 lost;
 	u32 srtt_us; /* eighths of a microsecond */
 	u64 tcp_mstamp;
 	u32 lsndtime; /* when data was last sent, in jiffies */
@@ -70,11 +77,22 @@ struct ack_sample {
 	u32 in_flight;
 };
 
+struct rate_sample {
+	u32 prior_delivered;
+	s32 delivered;
+	long interval_us;
+	long rtt_us;
+	u32 acked_sacked;
+	u32 prior_in_flight;
+	bool is_app_limited;
+};
+
 struct tcp_congestion_ops {
 	u32 (*ssthresh)(struct sock *sk);
 	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
 	void (*set_state)(struct sock *sk, u8 new_state);
 	void (*cwnd_event)(struct sock *sk, u32 event);
+	void (*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *rate);
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	char name[16];
 	u32 flags;
@@ -86,6 +104,9 @@ struct tcp_congestion_ops {
 #pragma clang attribute pop
 
 #define AF_INET6 10
+/* enum sk_pacing. */
+#define SK_PACING_NONE 0
+#define SK_PACING_NEEDED 1
 /* enum tcp_ca_state: after a retransmission timeout. */
 #define TCP_CA_Loss 4
 /* enum tcp_ca_event: something is sent with nothing in flight; the window starts anew after an idle time. */

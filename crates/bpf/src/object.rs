@@ -10,7 +10,34 @@ use crate::error::failed;
 use crate::messages::Aligned;
 use crate::{Error, links, messages};
 
-static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/congestion.bpf.o")));
+static OF_WINDOWS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/congestion.bpf.o")));
+static OF_RATES: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/far.bpf.o")));
+
+/// An object file, which holds the programs of several algorithms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Programs {
+    /// Of those that set a window.
+    OfWindows,
+    /// Of those that set a rate too: not every kernel takes them.
+    OfRates,
+}
+
+impl Programs {
+    /// Those of an algorithm.
+    pub fn of(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::Reno | Algorithm::Hstcp | Algorithm::Ghstcp | Algorithm::Bic => Self::OfWindows,
+            Algorithm::Far => Self::OfRates,
+        }
+    }
+
+    fn file(self) -> &'static [u8] {
+        match self {
+            Self::OfWindows => &OF_WINDOWS.0,
+            Self::OfRates => &OF_RATES.0,
+        }
+    }
+}
 
 /// The map of parameters.
 pub(crate) const TUNABLES: &str = "ekiden_tunables";
@@ -28,6 +55,7 @@ pub(crate) fn map_name(algorithm: Algorithm) -> &'static str {
         Algorithm::Hstcp => "hstcp",
         Algorithm::Ghstcp => "ghstcp",
         Algorithm::Bic => "bic",
+        Algorithm::Far => "far",
     }
 }
 
@@ -36,17 +64,19 @@ pub(crate) fn map_name(algorithm: Algorithm) -> &'static str {
 /// # Errors
 /// Why not.
 pub fn try_load() -> Result<(), Error> {
-    load(&Tunables::default()).map(drop)
+    [Programs::OfWindows, Programs::OfRates]
+        .into_iter()
+        .try_for_each(|programs| load(programs, &Tunables::default()).map(drop))
 }
 
 /// Loads the programs, and registers none.
-pub(crate) fn load(tunables: &Tunables) -> Result<Object, Error> {
+pub(crate) fn load(programs: Programs, tunables: &Tunables) -> Result<Object, Error> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(Error::NoBtf);
     }
     messages::listen();
     let object =
-        ObjectBuilder::default().open_memory(&PROGRAMS.0).and_then(libbpf_rs::OpenObject::load).map_err(refused)?;
+        ObjectBuilder::default().open_memory(programs.file()).and_then(libbpf_rs::OpenObject::load).map_err(refused)?;
     let map = object.maps().find(|map| map.name() == TUNABLES);
     let map = map.ok_or_else(|| Error::Refused(format!("the programs have no {TUNABLES}")))?;
     map.update(&0_u32.to_ne_bytes(), tunables.as_bytes(), MapFlags::ANY).map_err(refused)?;
@@ -69,6 +99,7 @@ pub(crate) fn attach(object: &mut Object, algorithm: Algorithm) -> Result<Option
 
 fn refused(error: libbpf_rs::Error) -> Error {
     let messages = messages::take();
+
     // The verifier and missing capabilities have the same error number.
     if error.kind() == ErrorKind::PermissionDenied && links::may_list().is_err() {
         return Error::Capabilities;

@@ -4,9 +4,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use ekiden_congestion::{Algorithm, CongestionParameters, Tunables};
 use libbpf_rs::query::{LinkInfo, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 
 use crate::error::{failed, libbpf};
+use crate::object::Programs;
 use crate::{Error, links, object};
 
 /// How often to try again while another process registers and unregisters at the same time. The kernel gives a name free some time after
@@ -31,7 +32,7 @@ pub struct Registration {
 /// # Errors
 /// If this kernel cannot, or this process may not: see [`Error::kind`].
 pub fn register(algorithms: &[Algorithm], tunables: &Tunables) -> Result<Vec<Registration>, Error> {
-    let mut programs = None;
+    let mut loaded: Vec<(Programs, Object)> = Vec::new();
     let mut all = Vec::new();
     for &algorithm in algorithms.iter().filter(|&&algorithm| algorithm != Algorithm::Reno) {
         let mut tries = 0;
@@ -39,11 +40,15 @@ pub fn register(algorithms: &[Algorithm], tunables: &Tunables) -> Result<Vec<Reg
             if let Some(registration) = registered(algorithm)? {
                 break registration;
             }
-            let programs = match &mut programs {
-                Some(programs) => programs,
-                none => none.insert(object::load(tunables)?),
+            let programs = Programs::of(algorithm);
+            let at = match loaded.iter().position(|(of, _)| *of == programs) {
+                Some(at) => at,
+                None => {
+                    loaded.push((programs, object::load(programs, tunables)?));
+                    loaded.len() - 1
+                }
             };
-            if let Some(link) = object::attach(programs, algorithm)? {
+            if let Some(link) = object::attach(&mut loaded[at].1, algorithm)? {
                 break Registration::of(algorithm, link)?.ok_or(Error::NotThere(algorithm))?;
             }
             tries += 1;

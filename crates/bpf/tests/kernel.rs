@@ -133,7 +133,8 @@ fn connections_use_them_and_tell() -> Result<(), Failed> {
             assert_eq!(count(|kind| *kind == EventKind::Start), 1);
             assert!(count(|kind| *kind == EventKind::Round) >= 3, "rounds");
             assert!(count(|kind| matches!(kind, EventKind::Rtt { .. })) >= 10, "round-trip times");
-            assert!(events.iter().all(|event| event.window.cwnd >= 1 && event.namespace != 0));
+            let odd = events.iter().find(|event| event.window.cwnd == 0 || event.namespace == 0);
+            assert!(odd.is_none(), "{odd:?}");
         }
     }
     Ok(())

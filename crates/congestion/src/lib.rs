@@ -1,4 +1,4 @@
-//! Congestion control as arithmetic: Reno, HighSpeed TCP, gentle HighSpeed TCP, BIC and CUBIC.
+//! Congestion control as arithmetic: Reno, HighSpeed TCP, gentle HighSpeed TCP, BIC, CUBIC, BBR and ekiden's own.
 //!
 //! The algorithms that ekiden registers with the kernel are written once, as C headers under `include/ekiden/`: integers only,
 //! no kernel types. The eBPF programs of crate `bpf` include them, and so does the native build that [`Native`] calls. So the
@@ -39,11 +39,13 @@ pub enum Algorithm {
     Ghstcp = 2,
     /// BIC, Xu, Harfoush, Rhee 2004.
     Bic = 3,
+    /// ekiden's own, for long paths that lose packets by chance. It sets a rate.
+    Far = 4,
 }
 
 impl Algorithm {
     /// Those that ekiden brings into the kernel.
-    pub const LOADABLE: [Self; 3] = [Self::Hstcp, Self::Ghstcp, Self::Bic];
+    pub const LOADABLE: [Self; 4] = [Self::Hstcp, Self::Ghstcp, Self::Bic, Self::Far];
 
     /// Its name in the kernel, in configurations and in scenarios.
     pub fn name(self) -> &'static str {
@@ -52,16 +54,23 @@ impl Algorithm {
             Self::Hstcp => "ekiden_hstcp",
             Self::Ghstcp => "ekiden_ghstcp",
             Self::Bic => "ekiden_bic",
+            Self::Far => "ekiden_far",
         }
     }
 
-    /// Whether it reads the parameter of this name. Gentle HSTCP reads HSTCP's too, and all read slow start's.
+    /// Whether it sets a rate besides the window, and the window at every acknowledgement.
+    pub fn sets_rate(self) -> bool {
+        self == Self::Far
+    }
+
+    /// Whether it reads the parameter of this name. Gentle HSTCP reads HSTCP's too, and all but [`Self::Far`] read slow start's.
     pub fn reads(self, parameter: &str) -> bool {
         let groups: &[&str] = match self {
             Self::Reno => &[],
             Self::Hstcp => &["hstcp", "slow_start"],
             Self::Ghstcp => &["hstcp", "ghstcp", "slow_start"],
             Self::Bic => &["bic", "slow_start"],
+            Self::Far => &["far"],
         };
         parameter.split_once('.').is_some_and(|(group, _)| groups.contains(&group))
     }
@@ -75,14 +84,14 @@ impl fmt::Display for Algorithm {
 
 /// No [`Algorithm`] has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is none of ekiden's congestion controls (ekiden_hstcp, ekiden_ghstcp, ekiden_bic)")]
+#[error("'{0}' is none of ekiden's congestion controls (ekiden_hstcp, ekiden_ghstcp, ekiden_bic, ekiden_far)")]
 pub struct UnknownAlgorithm(pub String);
 
 impl FromStr for Algorithm {
     type Err = UnknownAlgorithm;
 
     fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
-        [Self::Reno, Self::Hstcp, Self::Ghstcp, Self::Bic]
+        [Self::Reno, Self::Hstcp, Self::Ghstcp, Self::Bic, Self::Far]
             .into_iter()
             .find(|algorithm| algorithm.name() == name)
             .ok_or_else(|| UnknownAlgorithm(name.into()))

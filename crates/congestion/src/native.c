@@ -28,6 +28,18 @@ int ekiden_undo(ek_u32 algorithm, union ek_state *state) { return ek_undo(algori
 
 int ekiden_idle(ek_u32 algorithm, union ek_state *state) { return ek_idle(algorithm, state); }
 
+/* Of EK_FAR: the window, in segments. */
+ek_u32 ekiden_sample(const struct ek_tunables *tunables, union ek_state *state, const struct ek_sample *sample)
+{
+	return ek_far_sample(&tunables->far, &state->far, sample);
+}
+
+/* Of EK_FAR: the rate, in bytes per second. */
+ek_u64 ekiden_pace(const union ek_state *state, ek_u32 srtt_us, ek_u32 mss)
+{
+	return ek_far_pace(&state->far, srtt_us, mss);
+}
+
 void ekiden_hystart_init(struct ek_hystart *state) { ek_hystart_init(state); }
 
 void ekiden_hystart_rtt(struct ek_hystart *state, ek_u32 rtt_us) { ek_hystart_rtt(state, rtt_us); }
@@ -66,4 +78,5 @@ ek_u32 ekiden_trend(const struct ek_tunables *tunables, const ek_u32 *departures
 
 ek_u64 ekiden_tunables_size(void) { return sizeof(struct ek_tunables); }
 ek_u64 ekiden_state_size(void) { return sizeof(union ek_state); }
+ek_u64 ekiden_sample_size(void) { return sizeof(struct ek_sample); }
 ek_u64 ekiden_hystart_size(void) { return sizeof(struct ek_hystart); }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::tunables::{MOST_SAMPLES, SlowStartTunables};
-use crate::{Algorithm, CongestionControl, Tunables, Window};
+use crate::{Algorithm, CongestionControl, RateSample, Tunables, Window};
 
 /// Eight-byte words that hold any algorithm's state.
 const STATE_WORDS: usize = 12;
@@ -17,6 +17,42 @@ struct State([u64; STATE_WORDS]);
 #[derive(Clone, Debug)]
 #[repr(C)]
 struct HyStartState([u32; 5]);
+
+/// `struct ek_sample`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Sample {
+    now_us: u64,
+    delivered: u32,
+    delivered_before: u32,
+    delivered_now: u32,
+    lost: u32,
+    was_in_flight: u32,
+    rtt_us: u32,
+    srtt_us: u32,
+    mss: u32,
+    is_valid: u32,
+    is_app_limited: u32,
+}
+
+impl From<&RateSample> for Sample {
+    /// Counts wrap, as the kernel's.
+    fn from(sample: &RateSample) -> Self {
+        Self {
+            now_us: sample.now_us,
+            delivered: sample.delivered as u32,
+            delivered_before: sample.before.map_or(0, |before| before.delivered as u32),
+            delivered_now: sample.delivered_now,
+            lost: sample.lost as u32,
+            was_in_flight: sample.was_in_flight,
+            rtt_us: sample.rtt_us.unwrap_or_default(),
+            srtt_us: sample.srtt_us,
+            mss: sample.mss,
+            is_valid: sample.before.is_some().into(),
+            is_app_limited: sample.before.is_some_and(|before| before.is_app_limited).into(),
+        }
+    }
+}
 
 // The structures are `repr(C)` and of the C side's size (see the test below); arrays are passed with their length.
 unsafe extern "C" {
@@ -34,6 +70,8 @@ unsafe extern "C" {
     safe fn ekiden_timeout(algorithm: u32, state: &mut State);
     safe fn ekiden_undo(algorithm: u32, state: &mut State) -> i32;
     safe fn ekiden_idle(algorithm: u32, state: &mut State) -> i32;
+    safe fn ekiden_sample(tunables: &Tunables, state: &mut State, sample: &Sample) -> u32;
+    safe fn ekiden_pace(state: &State, srtt_us: u32, mss: u32) -> u64;
     safe fn ekiden_hystart_init(state: &mut HyStartState);
     safe fn ekiden_hystart_rtt(state: &mut HyStartState, rtt_us: u32);
     safe fn ekiden_slow_start(
@@ -57,6 +95,8 @@ unsafe extern "C" {
     #[cfg(test)]
     safe fn ekiden_state_size() -> u64;
     #[cfg(test)]
+    safe fn ekiden_sample_size() -> u64;
+    #[cfg(test)]
     safe fn ekiden_hystart_size() -> u64;
 }
 
@@ -66,6 +106,8 @@ pub struct Native {
     algorithm: Algorithm,
     tunables: Arc<Tunables>,
     state: State,
+    /// The rate that it sets, in segments per second.
+    rate: Option<f64>,
 }
 
 impl Native {
@@ -73,7 +115,7 @@ impl Native {
     pub fn new(algorithm: Algorithm, tunables: Arc<Tunables>) -> Self {
         let mut state = State([0; STATE_WORDS]);
         ekiden_init(algorithm as u32, &mut state);
-        Self { algorithm, tunables, state }
+        Self { algorithm, tunables, state, rate: None }
     }
 
     /// Whether it grows and shrinks as Reno at present. Only gentle HSTCP changes.
@@ -81,7 +123,7 @@ impl Native {
         match self.algorithm {
             Algorithm::Reno => true,
             Algorithm::Ghstcp => ekiden_mode(&self.state) == 1,
-            Algorithm::Hstcp | Algorithm::Bic => false,
+            Algorithm::Hstcp | Algorithm::Bic | Algorithm::Far => false,
         }
     }
 
@@ -111,6 +153,20 @@ impl CongestionControl for Native {
 
     fn on_idle(&mut self) -> bool {
         ekiden_idle(self.algorithm as u32, &mut self.state) != 0
+    }
+
+    fn sets_rate(&self) -> bool {
+        self.algorithm.sets_rate()
+    }
+
+    fn on_sample(&mut self, window: &mut Window, sample: &RateSample) {
+        window.cwnd = ekiden_sample(&self.tunables, &mut self.state, &sample.into()).min(window.clamp);
+        let bytes = ekiden_pace(&self.state, sample.srtt_us, sample.mss);
+        self.rate = Some(bytes as f64 / f64::from(sample.mss.max(1)));
+    }
+
+    fn pacing_rate(&self) -> Option<f64> {
+        self.rate
     }
 }
 
@@ -177,6 +233,7 @@ mod tests {
     fn both_sides_agree_on_sizes() {
         assert_eq!(ekiden_tunables_size(), size_of::<Tunables>() as u64);
         assert!(ekiden_state_size() <= size_of::<State>() as u64);
+        assert_eq!(ekiden_sample_size(), size_of::<Sample>() as u64);
         assert_eq!(ekiden_hystart_size(), size_of::<HyStartState>() as u64);
     }
 }

@@ -35,6 +35,8 @@ pub struct RateSample {
     pub in_flight: u32,
     /// A round trip that was measured, in microseconds.
     pub rtt_us: Option<u32>,
+    /// The smoothed round trip (RFC 6298), in microseconds; 0 before the first.
+    pub srtt_us: u32,
     /// User data in a full segment, in bytes.
     pub mss: u32,
     /// Whether losses are being repaired.

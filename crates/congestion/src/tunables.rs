@@ -12,7 +12,7 @@ const ROWS: usize = 128;
 /// The most samples in one of gentle HSTCP's tests (`EK_TREND_MOST`).
 pub const MOST_SAMPLES: usize = 1024;
 /// The layout of [`Tunables`] (`EK_TUNABLES_LAYOUT`).
-pub const LAYOUT: u32 = 2;
+pub const LAYOUT: u32 = 3;
 /// The whole window, in the unit of its parts (`EK_ONE`).
 const ONE: f64 = 65_536.0;
 /// 1 in units of r² (`EK_TREND_ONE`).
@@ -91,9 +91,12 @@ const BIC_DECREASE: usize = 14;
 const BIC_FAST_CONVERGENCE: usize = 15;
 const SLOW_START_LIMIT: usize = 16;
 const SLOW_START_HYSTART: usize = 17;
+const FAR_QUEUE: usize = 18;
+const FAR_QUEUE_LEAST: usize = 19;
+const FAR_STEP_MOST: usize = 20;
 
 /// All parameters. docs/guide/congestion.md argues for the defaults.
-pub const PARAMETERS: [Parameter; 18] = [
+pub const PARAMETERS: [Parameter; 21] = [
     count("hstcp.low_window", 38.0, 2.0, 1e6, "Reno up to this window, in segments (RFC 3649: Low_Window)"),
     count("hstcp.high_window", 83_000.0, 4.0, 1e6, "the window held at high_p, in segments (RFC 3649: High_Window)"),
     number("hstcp.high_p", 1e-7, 1e-12, 1e-3, "loss rate at high_window (RFC 3649: High_P)"),
@@ -124,6 +127,9 @@ pub const PARAMETERS: [Parameter; 18] = [
         "beyond this window, in segments, slow start grows by half of it per round trip (RFC 3742); 0: never",
     ),
     count("slow_start.hystart", 0.0, 0.0, 1.0, "1: slow start ends when round-trip times rise (HyStart++, RFC 9406)"),
+    number("far.queue", 0.2, 0.01, 2.0, "the queue up to which the window grows, in parts of the least round trip"),
+    number("far.queue_least", 5.0, 0.1, 1000.0, "and at least so long, in ms"),
+    number("far.step_most", 0.06, 0.001, 0.5, "the most that the window grows per round trip, in parts of it"),
 ];
 
 /// The parameters by name, each within its range. Starts with the defaults.
@@ -318,6 +324,11 @@ pub struct Tunables {
     bic_decrease: u32,
     bic_fast_convergence: u32,
     slow_start: SlowStartTunables,
+    far_queue: u32,
+    far_queue_least_us: u32,
+    far_step_most: u32,
+    /// The C structure ends at a multiple of eight bytes.
+    unused: u32,
 }
 
 impl Tunables {
@@ -373,6 +384,10 @@ impl Tunables {
                 max_ssthresh: value[SLOW_START_LIMIT] as u32,
                 hystart: value[SLOW_START_HYSTART].round() as u32,
             },
+            far_queue: part(value[FAR_QUEUE]),
+            far_queue_least_us: (value[FAR_QUEUE_LEAST] * 1000.0).round() as u32,
+            far_step_most: part(value[FAR_STEP_MOST]),
+            unused: 0,
         })
     }
 

@@ -12,9 +12,10 @@ use crate::out;
 
 /// Bring ekiden's congestion controls into the running kernel, change their parameters, and watch what they do.
 ///
-/// They are ekiden_hstcp (HighSpeed TCP), ekiden_ghstcp (gentle HighSpeed TCP) and ekiden_bic (BIC). `ekiden proxy`, `ekiden
-/// tunnel` and `ekiden lab` bring those that they use into the kernel by themselves, for as long as they run; `load` is for
-/// programs that are not ekiden, and for nodes that may not do it. Needs root, and Linux 6.4 or newer with BTF.
+/// They are ekiden_hstcp (HighSpeed TCP), ekiden_ghstcp (gentle HighSpeed TCP), ekiden_bic (BIC) and ekiden_far (for long paths that
+/// lose packets by chance). `ekiden proxy`, `ekiden tunnel` and `ekiden lab` bring those that they use into the kernel by themselves,
+/// for as long as they run; `load` is for programs that are not ekiden, and for nodes that may not do it. Needs root, and Linux 6.4
+/// or newer with BTF.
 ///
 /// docs/guide/congestion.md says what they are and describes every parameter.
 #[derive(ClapArgs)]
@@ -27,7 +28,7 @@ pub struct Args {
 enum Action {
     /// Bring them into the kernel, until `unload` or a reboot.
     Load {
-        /// Which; without any, all three.
+        /// Which; without any, all of them.
         #[arg(value_name = "NAMES", value_parser = kernel::name)]
         names: Vec<Algorithm>,
         /// A parameter that is not to have its default. Can be given several times.
@@ -48,7 +49,7 @@ enum Action {
     },
     /// Take back what `load` did. Those that a running process uses stay until it ends.
     Unload {
-        /// Which; without any, all three.
+        /// Which; without any, all of them.
         #[arg(value_name = "NAMES", value_parser = kernel::name)]
         names: Vec<Algorithm>,
     },

@@ -26,6 +26,8 @@ pub(crate) struct Flow {
     /// Segments found lost over the whole connection.
     pub lost: u64,
     pub least_rtt: Option<Time>,
+    /// The smoothed round trip, in microseconds; 0 before the first.
+    pub srtt_us: u32,
     pub mss: u32,
     pub repair: Repair,
 }
@@ -90,6 +92,7 @@ impl RateEstimator {
             was_in_flight: flow.was_in_flight,
             in_flight: flow.in_flight,
             rtt_us: summary.sent_at.map(|at| u32::try_from(now.since(at).0 / 1000).unwrap_or(u32::MAX)),
+            srtt_us: flow.srtt_us,
             mss: flow.mss,
             repair: flow.repair,
         }
@@ -102,7 +105,7 @@ mod tests {
     use crate::scoreboard::Newest;
 
     const FLOW: Flow =
-        Flow { was_in_flight: 0, in_flight: 0, lost: 0, least_rtt: None, mss: 1448, repair: Repair::Open };
+        Flow { was_in_flight: 0, in_flight: 0, lost: 0, least_rtt: None, srtt_us: 0, mss: 1448, repair: Repair::Open };
 
     /// An acknowledgement that reports so many segments, of which the newest was sent then.
     fn acknowledge(

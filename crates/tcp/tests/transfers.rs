@@ -95,7 +95,8 @@ struct Ends {
 }
 
 fn ends() -> impl Strategy<Value = Ends> {
-    let control = || prop::sample::select(vec!["reno", "cubic", "ekiden_hstcp", "ekiden_ghstcp", "ekiden_bic"]);
+    let control =
+        || prop::sample::select(vec!["reno", "cubic", "ekiden_hstcp", "ekiden_ghstcp", "ekiden_bic", "ekiden_far"]);
     // Numbers that wrap somewhere in the transfer are as likely as others.
     let first = || prop_oneof![any::<u32>(), (0u32..50_000).prop_map(|before| 0u32.wrapping_sub(before))];
     let amounts = [0u64..100_000, 0u64..30_000];

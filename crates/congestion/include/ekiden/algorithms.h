@@ -4,11 +4,12 @@
 #define EKIDEN_ALGORITHMS_H
 
 #include "bic.h"
+#include "far.h"
 #include "ghstcp.h"
 
 /* Raised whenever the layout below changes: parameters of a loaded program with another layout are not written. */
-#define EK_TUNABLES_LAYOUT 2
-#define EK_TUNABLES_GIVEN 18
+#define EK_TUNABLES_LAYOUT 3
+#define EK_TUNABLES_GIVEN 21
 
 struct ek_tunables {
 	ek_u64 given[EK_TUNABLES_GIVEN]; /* the parameters as set, as bits of doubles; for tools, not for the algorithms */
@@ -17,6 +18,7 @@ struct ek_tunables {
 	struct ek_ghstcp_tunables ghstcp;
 	struct ek_bic_tunables bic;
 	struct ek_slow_start_tunables slow_start;
+	struct ek_far_tunables far;
 };
 
 enum ek_algorithm {
@@ -24,13 +26,15 @@ enum ek_algorithm {
 	EK_HSTCP = 1,
 	EK_GHSTCP = 2,
 	EK_BIC = 3,
+	EK_FAR = 4,
 };
 
-/* The state of a connection. The kernel has 104 bytes for it. All begin with slow start's. */
+/* The state of a connection. The kernel has 104 bytes for it. All but the last begin with slow start's. */
 union ek_state {
 	struct ek_hystart hystart;
 	struct ek_ghstcp ghstcp;
 	struct ek_bic bic;
+	struct ek_far far;
 };
 
 EK_FN void ek_init(ek_u32 algorithm, union ek_state *state)
@@ -39,21 +43,25 @@ EK_FN void ek_init(ek_u32 algorithm, union ek_state *state)
 		ek_ghstcp_init(&state->ghstcp);
 	else if (algorithm == EK_BIC)
 		ek_bic_init(&state->bic);
+	else if (algorithm == EK_FAR)
+		ek_far_init(&state->far);
 	else
 		ek_hystart_init(&state->hystart);
 }
 
-/* A round-trip time was measured. Returns whether the mode changed. */
+/* A round-trip time was measured. Returns whether the mode changed. A sample brings its own to EK_FAR. */
 EK_FN int ek_rtt(ek_u32 algorithm, const struct ek_tunables *tunables, union ek_state *state,
 		 const struct ek_window *window, ek_u64 now_us, ek_u32 rtt_us)
 {
+	if (algorithm == EK_FAR)
+		return 0;
 	ek_hystart_rtt(&state->hystart, rtt_us);
 	if (algorithm == EK_GHSTCP)
 		return ek_ghstcp_rtt(&tunables->ghstcp, &state->ghstcp, window, now_us, rtt_us);
 	return 0;
 }
 
-/* Segments were acknowledged while the window limits the sender, outside of recovery. */
+/* Segments were acknowledged while the window limits the sender, outside of recovery. Not for EK_FAR, which ek_far_sample tells. */
 EK_FN void ek_acked(ek_u32 algorithm, const struct ek_tunables *tunables, union ek_state *state,
 		    struct ek_window *window, ek_u32 acked)
 {
@@ -82,6 +90,8 @@ EK_FN ek_u32 ek_ssthresh(ek_u32 algorithm, const struct ek_tunables *tunables, u
 		return ek_ghstcp_ssthresh(&tunables->hstcp, &tunables->ghstcp, &state->ghstcp, cwnd);
 	if (algorithm == EK_BIC)
 		return ek_bic_ssthresh(&tunables->bic, &state->bic, cwnd);
+	if (algorithm == EK_FAR)
+		return EK_SSTHRESH_INFINITE;
 	return ek_reno_ssthresh(cwnd);
 }
 
@@ -92,6 +102,8 @@ EK_FN void ek_timeout(ek_u32 algorithm, union ek_state *state)
 		ek_ghstcp_timeout(&state->ghstcp);
 	else if (algorithm == EK_BIC)
 		ek_bic_timeout(&state->bic);
+	else if (algorithm == EK_FAR)
+		ek_far_timeout(&state->far);
 }
 
 /* The last loss event was none (RFC 3522, RFC 5682): back to what was known before. The caller restores window and threshold.
@@ -102,6 +114,8 @@ EK_FN int ek_undo(ek_u32 algorithm, union ek_state *state)
 		return ek_ghstcp_undo(&state->ghstcp);
 	if (algorithm == EK_BIC)
 		ek_bic_undo(&state->bic);
+	else if (algorithm == EK_FAR)
+		ek_far_undo(&state->far);
 	return 0;
 }
 

@@ -20,6 +20,9 @@ struct ek_window {
 /* The least slow start threshold: RFC 5681, equation 4. */
 #define EK_SSTHRESH_LEAST 2
 
+/* No threshold (Linux: TCP_INFINITE_SSTHRESH). */
+#define EK_SSTHRESH_INFINITE 0x7fffffffu
+
 /* Parts of a window are kept in 65536ths. */
 #define EK_ONE 65536u
 

@@ -20,6 +20,11 @@ impl Sender {
             in_flight: self.board.pipe(),
             lost: self.board.lost_ever(),
             least_rtt: self.least_rtt(),
+            srtt_us: self
+                .timer
+                .estimator()
+                .smoothed()
+                .map_or(0, |srtt| u32::try_from(srtt.0 / 1000).unwrap_or(u32::MAX)),
             mss: self.mss,
             repair,
         };

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
+/* ekiden_far for the running kernel. The arithmetic is crates/congestion's; this connects it to sockets. An object of its own: kernels
+ * before 6.0 let no program set a socket's pacing. */
+#include "sockets.h"
+
+/* The kernel's version: cong_control has two arguments more from 6.10 on. */
+extern int LINUX_KERNEL_VERSION __kconfig;
+
+#define CONTROL_HAS_FLAGS (6 << 16 | 10 << 8)
+
+/* The last argument of cong_control. Written in assembly, so that the compiler does not compute its place: the verifier wants it to be
+ * a constant. */
+INLINE const struct rate_sample *control_sample(u64 *context)
+{
+	const struct rate_sample *rate;
+
+	if (LINUX_KERNEL_VERSION >= CONTROL_HAS_FLAGS)
+		asm volatile("%0 = *(u64 *)(%1 + 24)" : "=r"(rate) : "r"(context));
+	else
+		asm volatile("%0 = *(u64 *)(%1 + 8)" : "=r"(rate) : "r"(context));
+	return rate;
+}
+
+/* Sets the rate at which segments leave. */
+INLINE void pace(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+	u64 rate = ek_far_pace(&connection(sk)->state.far, tp->srtt_us >> 3, tp->mss_cache);
+
+	sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
+}
+
+SEC("struct_ops") void BPF_PROG(far_init, struct sock *sk)
+{
+	on_init(sk, EK_FAR);
+	/* Where fq paces already, it goes on. */
+	if (sk->sk_pacing_status == SK_PACING_NONE)
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+	if (tcp_sk(sk)->srtt_us)
+		pace(sk);
+}
+
+SEC("struct_ops") void BPF_PROG(far_rtt, struct sock *sk, const struct ack_sample *sample) { on_pkts_acked(sk, sample, EK_FAR); }
+
+SEC("struct_ops") void far_acked(u64 *context)
+{
+	struct sock *sk = (void *)context[0];
+	const struct rate_sample *rate = control_sample(context);
+	const struct ek_tunables *parameters = tunables();
+	struct tcp_sock *tp = tcp_sk(sk);
+	struct ek_window before = window(tp);
+	struct ek_sample sample = {
+		.now_us = tp->tcp_mstamp,
+		.delivered = tp->delivered,
+		.delivered_before = rate->prior_delivered,
+		.delivered_now = rate->acked_sacked,
+		.lost = tp->lost,
+		.was_in_flight = rate->prior_in_flight,
+		.rtt_us = rate->rtt_us > 0 ? (u32)rate->rtt_us : 0,
+		.srtt_us = tp->srtt_us >> 3,
+		.mss = tp->mss_cache,
+		.is_valid = rate->delivered >= 0 && rate->interval_us > 0,
+		.is_app_limited = rate->is_app_limited,
+	};
+
+	/* The handshake is acknowledged before the algorithm starts. */
+	if (!parameters || !connection(sk)->round_end_us)
+		return;
+	tp->snd_cwnd = ek_min(ek_far_sample(&parameters->far, &connection(sk)->state.far, &sample), tp->snd_cwnd_clamp);
+	pace(sk);
+	tell(sk, EK_FAR, EK_EVENT_ACKED, rate->acked_sacked, &before);
+}
+
+SEC("struct_ops") u32 BPF_PROG(far_loss, struct sock *sk) { return on_ssthresh(sk, EK_FAR); }
+
+SEC("struct_ops") void BPF_PROG(far_state, struct sock *sk, u8 state) { on_set_state(sk, state, EK_FAR); }
+
+SEC("struct_ops") u32 BPF_PROG(far_undo, struct sock *sk)
+{
+	struct ek_window before = window(tcp_sk(sk));
+	u32 cwnd;
+
+	ek_undo(EK_FAR, &connection(sk)->state);
+	cwnd = connection(sk)->state.far.window / EK_FAR_UNIT;
+	tell(sk, EK_FAR, EK_EVENT_UNDO, cwnd, &before);
+	return cwnd;
+}
+
+SEC("struct_ops") void BPF_PROG(far_end, struct sock *sk) { on_release(sk, EK_FAR); }
+
+SEC(".struct_ops.link") struct tcp_congestion_ops far = {
+	.init = (void *)far_init,
+	.pkts_acked = (void *)far_rtt,
+	.cong_control = (void *)far_acked,
+	.ssthresh = (void *)far_loss,
+	.set_state = (void *)far_state,
+	.undo_cwnd = (void *)far_undo,
+	.release = (void *)far_end,
+	.flags = TCP_CONG_NON_RESTRICTED,
+	.name = "ekiden_far",
+};

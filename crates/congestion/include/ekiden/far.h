@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
+/* ekiden_far: a control for long paths that lose packets by chance. It decides once per round trip, by the queue that it sees, and
+ * paces what it sends.
+ *
+ * - The queue is the least round trip of a round, less the least of the last 30 to 60 s. While it is shorter than a target, the
+ *   window grows by a step, which begins with one segment after each decrease and grows by half a round: equal steps for all, so
+ *   that flows come to equal windows. Beyond the target the window falls to what empties the queue.
+ * - A loss counts only where a queue has overflowed: more are lost than by chance, and round trips were long; or so many more that
+ *   a policer must have dropped them. What is lost by chance is learnt while the window has grown little since a decrease.
+ * - A queue that does not empty after two decreases is filled by others. From then on the window is at least what a Reno flow
+ *   would have: it grows by a segment a round, and halves where the queue overflows. */
+#ifndef EKIDEN_FAR_H
+#define EKIDEN_FAR_H
+
+#include "types.h"
+
+/* Windows are kept in 64ths of a segment. */
+#define EK_FAR_UNIT 64u
+/* The least and the largest window, in segments. */
+#define EK_FAR_LEAST 4u
+#define EK_FAR_MOST (1u << 20)
+/* Rates are kept in segments per 2^26 us, losses in 2^-20 of what was sent. */
+#define EK_FAR_RATE_SHIFT 26
+#define EK_FAR_LOSS_SHIFT 20
+#define EK_FAR_NONE 0xffffffffu
+/* So much more than by chance is lost behind a policer: a tenth. */
+#define EK_FAR_MANY ((1u << EK_FAR_LOSS_SHIFT) / 10)
+/* For so long the least round trip counts, and once more. */
+#define EK_FAR_BASE_MS 30000u
+
+enum ek_far_flags {
+	EK_FAR_STARTUP = 1, /* the window doubles per round trip */
+	EK_FAR_LIMITED = 2, /* this round the application was the limit */
+	EK_FAR_DRAINS = 4, /* after the startup: the queue is being emptied */
+	EK_FAR_SEEKS = 8, /* Reno's part is not known yet: it doubles */
+};
+
+struct ek_far_tunables {
+	ek_u32 queue; /* the target, in 65536ths of the least round trip */
+	ek_u32 queue_least_us; /* and at least this */
+	ek_u32 step_most; /* the largest step, in 65536ths of the window */
+};
+
+/* What an acknowledgement tells (Linux: struct rate_sample). Counts are of segments. */
+struct ek_sample {
+	ek_u64 now_us;
+	ek_u32 delivered; /* over the whole connection */
+	ek_u32 delivered_before; /* when the newest segment that it reports was sent */
+	ek_u32 delivered_now;
+	ek_u32 lost; /* over the whole connection */
+	ek_u32 was_in_flight; /* before it */
+	ek_u32 rtt_us; /* 0: none was measured */
+	ek_u32 srtt_us;
+	ek_u32 mss; /* bytes */
+	ek_u32 is_valid; /* 0: it reports no new segment */
+	ek_u32 is_app_limited;
+};
+
+struct ek_far {
+	ek_u32 base_us; /* the least round trip */
+	ek_u32 base_before_us, base_now_us; /* that of the last whole 30 s, and of those under way */
+	ek_u32 base_at_ms; /* when these have begun */
+	ek_u32 window; /* in force */
+	ek_u32 own; /* by the queue */
+	ek_u32 fair; /* a Reno flow's */
+	ek_u32 step;
+	ek_u32 restore; /* after a timeout: startup ends at this window; 0: none */
+	ek_u32 round_at_us, round_delivered, round_lost; /* when the round began */
+	ek_u32 least_us, most_us; /* round trips of this round */
+	ek_u32 used; /* the most in flight in this round, in segments */
+	ek_u32 chance; /* what is lost by chance */
+	ek_u32 full_rate; /* in startup: the rate that was the last to be a quarter more than one before */
+	ek_u32 top_rate; /* the highest rate; forgotten in a minute */
+	ek_u32 depth_us; /* of the queue where it overflowed; forgotten slowly */
+	ek_u32 top_us; /* the longest queue; forgotten slowly */
+	ek_u32 cycle_us; /* the shortest queue since the last decrease */
+	unsigned short noise; /* what a queue seems to be where there is none, because of jitter; in 64 us */
+	ek_u8 flags;
+	ek_u8 full_rounds; /* rounds of the startup without a higher rate */
+	ek_u8 hold; /* rounds in which the window stays */
+	ek_u8 forced; /* decreases in a row after which the queue was not empty */
+	ek_u8 late; /* round trips in a row beyond the target */
+	ek_u8 samples; /* round trips measured, up to 16 */
+	ek_u8 learnt; /* rounds from which the chance of loss is known, up to 3 */
+	ek_u8 beyond; /* rounds in a row with more losses than by chance */
+	ek_u8 largest; /* rounds in a row with the largest step */
+};
+
+EK_FN ek_u32 ek_far_bounded(ek_u64 window)
+{
+	if (window < EK_FAR_LEAST * EK_FAR_UNIT)
+		return EK_FAR_LEAST * EK_FAR_UNIT;
+	return window > (ek_u64)EK_FAR_MOST * EK_FAR_UNIT ? EK_FAR_MOST * EK_FAR_UNIT : (ek_u32)window;
+}
+
+EK_FN ek_u32 ek_far_part(ek_u32 whole, ek_u32 part) { return (ek_u32)(((ek_u64)whole * part) >> 16); }
+
+EK_FN void ek_far_init(struct ek_far *state)
+{
+	state->base_us = state->base_before_us = state->base_now_us = EK_FAR_NONE;
+	state->base_at_ms = 0;
+	state->window = 10 * EK_FAR_UNIT;
+	state->own = state->fair = state->restore = 0;
+	state->step = EK_FAR_UNIT;
+	state->round_at_us = state->round_delivered = state->round_lost = 0;
+	state->least_us = EK_FAR_NONE;
+	state->most_us = state->used = 0;
+	state->chance = state->full_rate = state->top_rate = 0;
+	state->depth_us = EK_FAR_NONE;
+	state->top_us = 0;
+	state->cycle_us = EK_FAR_NONE;
+	state->noise = 0;
+	state->flags = EK_FAR_STARTUP | EK_FAR_SEEKS;
+	state->full_rounds = state->hold = state->forced = state->late = 0;
+	state->samples = state->learnt = state->beyond = state->largest = 0;
+}
+
+/* The queue up to which the window grows. Where a shorter one overflowed, it is most of that. */
+EK_FN ek_u32 ek_far_target(const struct ek_far_tunables *tunables, const struct ek_far *state)
+{
+	ek_u32 target = ek_max(ek_far_part(state->base_us, tunables->queue), tunables->queue_least_us);
+
+	return ek_min(target, state->depth_us / 10 * 7);
+}
+
+EK_FN void ek_far_restart_step(struct ek_far *state)
+{
+	state->step = EK_FAR_UNIT;
+	state->largest = 0;
+	state->beyond = 0;
+}
+
+EK_FN void ek_far_leave_startup(struct ek_far *state)
+{
+	state->flags &= ~EK_FAR_STARTUP;
+	if (state->restore) {
+		/* After a timeout what was known of the path holds. */
+		state->own = state->window = ek_far_bounded(state->restore);
+		state->restore = 0;
+		state->hold = 1;
+		return;
+	}
+	state->flags |= EK_FAR_DRAINS | EK_FAR_SEEKS;
+	state->own = state->window = ek_far_bounded(state->window / 2);
+	state->fair = state->own / 4;
+	state->hold = 2;
+}
+
+/* A round-trip time was measured. */
+EK_FN void ek_far_rtt(const struct ek_far_tunables *tunables, struct ek_far *state, ek_u64 now_us, ek_u32 rtt_us)
+{
+	ek_u32 now_ms = (ek_u32)(now_us / 1000), late;
+
+	if (now_ms - state->base_at_ms > EK_FAR_BASE_MS) {
+		state->base_before_us = state->base_now_us;
+		state->base_now_us = EK_FAR_NONE;
+		state->base_at_ms = now_ms;
+	}
+	state->base_now_us = ek_min(state->base_now_us, rtt_us);
+	state->base_us = ek_min(state->base_now_us, state->base_before_us);
+	state->least_us = ek_min(state->least_us, rtt_us);
+	state->most_us = ek_max(state->most_us, rtt_us);
+	if (state->samples < 16)
+		state->samples += 1;
+	if (rtt_us - state->base_us <= ek_far_target(tunables, state))
+		state->late = 0;
+	else if (state->late < 255)
+		state->late += 1;
+	/* A jitter delays a few in a row. */
+	late = ek_min(ek_max(state->window / EK_FAR_UNIT / 32, 8), 64);
+	if (state->flags & EK_FAR_STARTUP && state->samples == 16 && state->late >= late)
+		ek_far_leave_startup(state);
+}
+
+/* The part of `sent` that was lost, in 2^-20. */
+EK_FN ek_u32 ek_far_lost(ek_u32 lost, ek_u32 sent)
+{
+	return (ek_u32)(((ek_u64)ek_min(lost, sent) << EK_FAR_LOSS_SHIFT) / ek_max(sent, 1));
+}
+
+/* Whether so many losses of so many segments are more than three deviations above chance. */
+EK_FN int ek_far_exceeds(const struct ek_far *state, ek_u32 lost, ek_u32 sent)
+{
+	/* In 256ths. */
+	ek_u64 expected = ((ek_u64)sent * state->chance) >> (EK_FAR_LOSS_SHIFT - 8);
+	ek_u64 seen = (ek_u64)ek_min(lost, 1u << 20) << 8, above;
+
+	if (seen <= expected + 512)
+		return 0;
+	above = seen - expected - 512;
+	return above * above > 9 * expected * 256;
+}
+
+/* A round in which there is no queue tells what is lost by chance, and how late jitter makes the least round trip. The first rounds count
+ * more. */
+EK_FN void ek_far_learn(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u32 seen_us)
+{
+	ek_u32 shift = state->learnt + 1, seen = ek_far_lost(lost, sent);
+
+	if (seen > state->chance)
+		state->chance += (seen - state->chance) >> (shift & 7);
+	else
+		state->chance -= (state->chance - seen) >> (shift & 7);
+	if (state->learnt < 3)
+		state->learnt += 1;
+	state->noise = (unsigned short)(((ek_u32)state->noise * 7 + ek_min(seen_us / 64, 65535u)) / 8);
+}
+
+/* What has arrived of what was sent, but for what is lost by chance, in 65536ths. */
+EK_FN ek_u32 ek_far_arrived(const struct ek_far *state, ek_u32 delivered, ek_u32 sent)
+{
+	ek_u32 chance = ek_min(state->chance, 1u << (EK_FAR_LOSS_SHIFT - 1));
+	ek_u64 part = ((ek_u64)delivered << 16) / ek_max(sent, 1);
+
+	return (ek_u32)ek_min((ek_u32)((part << EK_FAR_LOSS_SHIFT) / ((1u << EK_FAR_LOSS_SHIFT) - chance)), EK_ONE);
+}
+
+/* The queue is too long, or has overflowed. `arrived` is the part of what was sent that has come, in 65536ths. */
+EK_FN void ek_far_decrease(const struct ek_far_tunables *tunables, struct ek_far *state, ek_u32 queue_us, int overflow,
+			   ek_u32 arrived)
+{
+	ek_u32 empty_us = ek_max(ek_far_target(tunables, state) / 4, 1000);
+	int is_stuck = state->cycle_us > empty_us;
+	ek_u32 kept;
+
+	state->cycle_us = EK_FAR_NONE;
+	if (is_stuck && state->forced >= 1 && !overflow)
+		state->fair = ek_max(state->fair, state->own);
+	if (!is_stuck && state->own > state->fair + state->fair / 50)
+		state->forced = 0;
+	else if (state->forced < 255)
+		state->forced += 1;
+	if (overflow) {
+		state->depth_us = ek_max(state->most_us - state->base_us, 1000);
+		state->fair = ek_far_bounded(state->window / 2);
+		state->flags &= ~EK_FAR_SEEKS;
+		state->hold = 2;
+	}
+	kept = (ek_u32)(((ek_u64)state->base_us << 16) / ek_max(state->base_us + queue_us, 1));
+	/* Where there is no queue that could be seen, what has arrived is what the path carries. */
+	if (overflow)
+		kept = ek_min(kept, arrived);
+	kept = ek_far_part(ek_max(kept, EK_ONE / 2), 63570 /* 0.97 */);
+	state->own = ek_max(ek_far_bounded(ek_far_part(state->own, kept)), state->fair / 2);
+	ek_far_restart_step(state);
+	if (state->own > state->fair)
+		state->hold = ek_max(state->hold, 1);
+}
+
+/* There is room. */
+EK_FN void ek_far_grow(const struct ek_far_tunables *tunables, struct ek_far *state, ek_u32 queue_us, ek_u32 target_us)
+{
+	ek_u32 most = tunables->step_most;
+
+	state->own = ek_far_bounded((ek_u64)state->own + state->step);
+	if (queue_us >= target_us / 2) {
+		state->largest = 0;
+		return;
+	}
+	/* No queue after so much growth: the path carries much more than before. */
+	if (state->largest >= 12)
+		most *= 8;
+	else if (state->largest >= 6)
+		most *= 4;
+	most = ek_max(ek_far_part(state->own, ek_min(most, EK_ONE / 2)), EK_FAR_UNIT);
+	state->step += state->step / 2;
+	if (state->step >= most) {
+		state->step = most;
+		if (state->largest < 255)
+			state->largest += 1;
+	}
+}
+
+/* Whether what was lost in a round says that a queue has overflowed, or a policer has dropped it. */
+EK_FN int ek_far_overflows(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u32 most_us)
+{
+	ek_u32 part = ek_far_lost(lost, sent);
+
+	state->top_us = ek_max(state->top_us - state->top_us / 100, most_us);
+	/* Twice what is lost by chance, and 1.6 % more. */
+	if (state->flags & EK_FAR_STARTUP || state->hold || lost <= 2 ||
+	    part <= 2 * state->chance + (1u << EK_FAR_LOSS_SHIFT) / 64)
+		state->beyond = 0;
+	else if (state->beyond < 255)
+		state->beyond += 1;
+	if (state->beyond >= 3 || (lost > 8 && part > state->chance + EK_FAR_MANY))
+		return 1;
+	return ek_far_exceeds(state, lost, sent) &&
+	       most_us > ek_max(state->top_us / 10 * 7, ek_max(2000, state->base_us / 32));
+}
+
+/* A round of the startup is over. */
+EK_FN void ek_far_double(struct ek_far *state, ek_u32 rate, int limited, int is_full)
+{
+	if (rate >= state->full_rate + state->full_rate / 4) {
+		state->full_rate = rate;
+		state->full_rounds = 0;
+	} else if (!limited && state->full_rounds < 255) {
+		state->full_rounds += 1;
+	}
+	if (is_full || state->full_rounds >= 3)
+		ek_far_leave_startup(state);
+}
+
+/* A round in which the window stays is over. */
+EK_FN void ek_far_wait(struct ek_far *state)
+{
+	state->hold -= 1;
+	if (state->hold || !(state->flags & EK_FAR_DRAINS))
+		return;
+	state->flags &= ~EK_FAR_DRAINS;
+	state->own = ek_far_bounded((((ek_u64)state->top_rate * state->base_us) >> (EK_FAR_RATE_SHIFT - 6)) / 50 * 49);
+	ek_far_restart_step(state);
+}
+
+/* A round trip is over. */
+EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *state, ek_u32 span_us, ek_u32 delivered,
+			ek_u32 lost)
+{
+	ek_u32 sent = delivered + lost, target_us = ek_far_target(tunables, state), part = ek_far_lost(lost, sent);
+	ek_u32 seen_us = state->least_us == EK_FAR_NONE ? 0 : state->least_us - state->base_us;
+	/* No short queue is taken for noise. */
+	ek_u32 noise_us = target_us < tunables->queue_least_us ? 0 : ek_min(state->noise * 64u, target_us / 3);
+	ek_u32 queue_us = seen_us > noise_us ? seen_us - noise_us : 0;
+	ek_u32 most_us = state->most_us > state->base_us ? state->most_us - state->base_us : 0;
+	ek_u64 exact = ((ek_u64)delivered << EK_FAR_RATE_SHIFT) / ek_max(span_us, 1);
+	ek_u32 rate = exact < EK_FAR_NONE ? (ek_u32)exact : EK_FAR_NONE;
+	ek_u32 faded = (ek_u32)(((ek_u64)state->top_rate * ek_min(span_us, 60000000)) / 60000000);
+	int limited = state->flags & EK_FAR_LIMITED || state->used < state->window / EK_FAR_UNIT / 4 * 3;
+	int has_grown = state->step > ek_far_part(state->own, tunables->step_most) / 4;
+	int overflow = ek_far_overflows(state, lost, sent, most_us);
+
+	state->top_rate = ek_max(state->top_rate - faded, rate);
+	/* What is lost in the rounds after a decrease was sent before it. */
+	if (queue_us < target_us && !overflow && !state->hold &&
+	    (!has_grown || part < state->chance || state->flags & EK_FAR_STARTUP))
+		ek_far_learn(state, lost, sent, seen_us);
+	if (!state->hold)
+		state->cycle_us = ek_min(state->cycle_us, queue_us);
+
+	if (state->flags & EK_FAR_STARTUP)
+		ek_far_double(state, rate, limited, queue_us > target_us || (lost > 8 && part > state->chance + EK_FAR_MANY));
+	else if (state->hold)
+		ek_far_wait(state);
+	else if (queue_us > target_us || overflow)
+		ek_far_decrease(tunables, state, queue_us, overflow, ek_far_arrived(state, delivered, sent));
+	else if (!limited)
+		ek_far_grow(tunables, state, queue_us, target_us);
+
+	if (state->depth_us < 1u << 30)
+		state->depth_us += state->depth_us / 512 + 1;
+	if (rate >= state->top_rate / 10 * 9 || limited)
+		state->fair = ek_min(state->fair, state->own / 4);
+	else if (state->forced >= 2)
+		state->fair = ek_far_bounded((ek_u64)state->fair + (state->flags & EK_FAR_SEEKS ? state->fair : EK_FAR_UNIT));
+	if (!(state->flags & EK_FAR_STARTUP))
+		state->window = ek_max(state->own, state->fair);
+}
+
+/* An acknowledgement arrived. Returns the window in segments. */
+EK_FN ek_u32 ek_far_sample(const struct ek_far_tunables *tunables, struct ek_far *state, const struct ek_sample *sample)
+{
+	ek_u32 now_us = (ek_u32)sample->now_us;
+
+	if (sample->rtt_us)
+		ek_far_rtt(tunables, state, sample->now_us, sample->rtt_us);
+	state->used = ek_max(state->used, sample->was_in_flight);
+	if (sample->is_valid) {
+		if (sample->is_app_limited)
+			state->flags |= EK_FAR_LIMITED;
+		if ((int)(sample->delivered_before - state->round_delivered) >= 0) {
+			if (now_us != state->round_at_us && sample->delivered != state->round_delivered && state->base_us != EK_FAR_NONE)
+				ek_far_round(tunables, state, now_us - state->round_at_us,
+					     sample->delivered - state->round_delivered, sample->lost - state->round_lost);
+			state->round_at_us = now_us;
+			state->round_delivered = sample->delivered;
+			state->round_lost = sample->lost;
+			state->least_us = EK_FAR_NONE;
+			state->most_us = state->used = 0;
+			state->flags &= ~EK_FAR_LIMITED;
+		}
+	}
+	if (state->flags & EK_FAR_STARTUP && sample->was_in_flight >= state->window / EK_FAR_UNIT / 2) {
+		state->window = ek_far_bounded((ek_u64)state->window + (ek_u64)sample->delivered_now * EK_FAR_UNIT);
+		if (state->restore && state->window >= state->restore)
+			ek_far_leave_startup(state);
+	}
+	return state->window / EK_FAR_UNIT;
+}
+
+/* The rate at which segments leave, in bytes per second: the window a round trip and a tenth more, in startup twice as much. */
+EK_FN ek_u64 ek_far_pace(const struct ek_far *state, ek_u32 srtt_us, ek_u32 mss)
+{
+	ek_u64 bytes = (ek_u64)state->window * ek_min(mss, 1u << 16) / EK_FAR_UNIT;
+
+	bytes = state->flags & EK_FAR_STARTUP ? bytes * 2 : bytes + bytes / 10;
+	return bytes * 1000000 / ek_max(srtt_us, 1);
+}
+
+/* A retransmission timeout: the window begins anew, and grows to what was known of the path. */
+EK_FN void ek_far_timeout(struct ek_far *state)
+{
+	if (!state->restore && !(state->flags & EK_FAR_STARTUP))
+		state->restore = ek_far_bounded(state->own / 2);
+	state->window = EK_FAR_LEAST * EK_FAR_UNIT;
+	state->flags |= EK_FAR_STARTUP;
+	state->full_rate = 0;
+	state->full_rounds = state->late = 0;
+}
+
+/* The timeout was none (RFC 5682). */
+EK_FN void ek_far_undo(struct ek_far *state)
+{
+	if (!state->restore)
+		return;
+	state->restore *= 2;
+	ek_far_leave_startup(state);
+}
+
+#endif

@@ -1,0 +1,95 @@
+//! `ekiden_far` on the paths that it is for, and beside others.
+
+use ekiden_record::{Kept, Outcome, Record};
+use ekiden_scenario::Scenario;
+use ekiden_sim::{Options, simulate};
+
+/// Senders with these congestion controls, each starting so many seconds after the one before, over one line; all end with the run.
+fn run(controls: &[&str], line: &str, seconds: u32, apart: u32) -> (Record, Kept) {
+    let mut text = format!(
+        "name = \"t\"\n[tcp]\nsend_buffer = \"64MiB\"\nreceive_buffer = \"64MiB\"\n[node.near]\nkind = \"router\"\n\
+         [node.far]\nkind = \"router\"\n[link.line]\nends = [\"near\", \"far\"]\n{line}\n"
+    );
+    for (at, control) in controls.iter().enumerate() {
+        let start = at as u32 * apart;
+        text += &format!(
+            "[node.s{at}]\ntcp = {{ congestion = \"{control}\" }}\n[node.r{at}]\n[link.s{at}]\nends = [\"s{at}\", \"near\"]\n\
+             rate = \"10Gbit/s\"\nqueue = \"100000 packets\"\n[link.r{at}]\nends = [\"far\", \"r{at}\"]\nrate = \"10Gbit/s\"\n\
+             queue = \"100000 packets\"\n[flow.f{at}]\nfrom = \"s{at}\"\nto = \"r{at}\"\nstart = \"{start}s\"\n\
+             duration = \"{}s\"\n",
+            seconds - start
+        );
+    }
+    let mut kept = Kept::default();
+    let scenario = Scenario::parse(&text, "t.toml").unwrap();
+    let record = simulate(&scenario, &Options::default(), &mut kept, &mut |_| {}).unwrap();
+    assert!(record.flows.iter().all(|flow| flow.outcome == Outcome::Complete));
+    (record, kept)
+}
+
+fn mbit(record: &Record) -> Vec<f64> {
+    record.flows.iter().map(|flow| flow.goodput_bit_s as f64 / 1e6).collect()
+}
+
+/// 100 Mbit/s, of which 96.5 are payload. The beginning counts.
+#[test]
+fn it_fills_long_paths_whatever_they_lose_by_chance() {
+    for (delay, queue, least) in [("10ms", "125KB", 0.95), ("100ms", "1250KB", 0.88), ("100ms", "250KB", 0.86)] {
+        for (loss, part) in [("0", 0.0), ("0.1%", 0.001), ("1%", 0.01), ("2%", 0.02)] {
+            let line =
+                format!("rate = \"100Mbit/s\"\ndelay = \"{delay}\"\nqueue = \"{queue}\"\nforth.loss = \"{loss}\"");
+            let (record, _) = run(&["ekiden_far"], &line, 30, 0);
+            let got = mbit(&record)[0] / (96.5 * (1.0 - part));
+            assert!(got > least, "{got} at {loss} over {delay}");
+            let again = record.flows[0].retransmits as f64 / (record.flows[0].received_bytes as f64 / 1448.0);
+            let bound = if queue == "250KB" { 0.03 } else { 0.006 };
+            assert!(again < 1.5 * part + bound, "{again} sent again at {loss} over {delay}");
+        }
+    }
+}
+
+/// Half a bandwidth-delay product would fill with Reno.
+#[test]
+fn its_own_queue_is_short() {
+    let (record, kept) = run(&["ekiden_far"], "rate = \"20Mbit/s\"\ndelay = \"20ms\"\nqueue = \"400KB\"", 30, 0);
+    assert!(mbit(&record)[0] > 18.5);
+    let rtts: Vec<f64> = kept.samples.iter().filter(|s| s.at_us > 5_000_000).map(|s| s.rtt_us as f64).collect();
+    let queue_ms = rtts.iter().sum::<f64>() / rtts.len() as f64 / 1e3 - 40.0;
+    assert!(queue_ms < 10.0, "{queue_ms} ms");
+}
+
+#[test]
+fn two_of_it_share_and_reno_keeps_a_part() {
+    let line = "rate = \"100Mbit/s\"\ndelay = \"40ms\"\nqueue = \"500KB\"";
+    let [first, second] = mbit(&run(&["ekiden_far"; 2], line, 60, 5).0)[..] else { panic!() };
+    assert!(first < 2.0 * second && second < 1.5 * first, "{first} and {second}");
+    let [reno, far] = mbit(&run(&["reno", "ekiden_far"], line, 90, 4).0)[..] else { panic!() };
+    assert!(reno > 25.0 && far > 25.0 && reno + far > 85.0, "Reno {reno} and {far}");
+}
+
+/// It finds the rate again: after a fall to a tenth, after an outage with a timeout, behind a policer.
+#[test]
+fn it_follows_a_path_that_changes() {
+    let line = "rate = \"50Mbit/s\"\ndelay = \"20ms\"\nqueue = \"125KB\"\n";
+    let change = "changes = [{ at = \"12s\", rate = \"5Mbit/s\" }, { at = \"24s\", rate = \"50Mbit/s\" }]";
+    let (record, _) = run(&["ekiden_far"], &format!("{line}{change}"), 36, 0);
+    assert!(mbit(&record)[0] > 29.0, "{:?} of 33.8", mbit(&record));
+    let (record, _) = run(&["ekiden_far"], &format!("{line}outages = [{{ at = \"10s\", lasts = \"3s\" }}]"), 30, 0);
+    assert!(mbit(&record)[0] > 36.0, "{:?} of 43.4", mbit(&record));
+    let policer = "forth.policer.rate = \"10Mbit/s\"\nforth.policer.burst = \"30KB\"";
+    let (record, _) = run(&["ekiden_far"], &format!("{line}{policer}"), 30, 0);
+    assert!(mbit(&record)[0] > 9.0, "{:?} of 9.65", mbit(&record));
+    let again = record.flows[0].retransmits as f64 / (record.flows[0].received_bytes as f64 / 1448.0);
+    assert!(again < 0.2, "{again} sent again");
+}
+
+/// What the receiver's window limits does not grow, so that there is no burst when it opens.
+#[test]
+fn a_window_that_is_not_used_does_not_grow() {
+    let text = "name = \"t\"\n[tcp]\ncongestion = \"ekiden_far\"\nreceive_buffer = \"64KiB\"\n[node.a]\n[node.b]\n[link.l]\n\
+                ends = [\"a\", \"b\"]\nrate = \"100Mbit/s\"\ndelay = \"40ms\"\n[flow.f]\nfrom = \"a\"\nto = \"b\"\nduration = \"20s\"\n";
+    let mut kept = Kept::default();
+    simulate(&Scenario::parse(text, "t.toml").unwrap(), &Options::default(), &mut kept, &mut |_| {}).unwrap();
+    let most = kept.samples.iter().map(|sample| sample.cwnd_segments).max().unwrap();
+    assert!(most < 200, "{most} segments");
+}

@@ -86,9 +86,10 @@ pub fn register(
     (fresh, unavailable)
 }
 
-/// Whether it is one of ekiden's own.
-pub fn is_own(name: &str) -> bool {
-    loadable(name).is_some()
+/// Which of `names` cannot be used, and why. It brings nothing into the kernel, so it does not try ekiden's own.
+pub fn unavailable(names: &[String]) -> Vec<(String, Reason)> {
+    let others = names.iter().filter(|name| loadable(name).is_none());
+    others.filter_map(|name| Some((name.clone(), why_unavailable(name)?))).collect()
 }
 
 /// Whether the kernel allows such a name (TCP_CA_NAME_MAX).

@@ -5,7 +5,7 @@ mod status;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use ekiden_tunnel::Config;
+use ekiden_tunnel::{Config, StartError};
 
 use crate::whose::whose;
 use crate::{log, out};
@@ -79,12 +79,14 @@ fn carry(file: &Path, args: &Args) -> anyhow::Result<()> {
     if args.show_config {
         return out::text(config);
     }
+    let placed = |error: StartError| match error.place_in(file) {
+        Some(place) => anyhow::Error::from(error).context(place),
+        None => error.into(),
+    };
     if args.check {
+        ekiden_tunnel::check(&config).map_err(placed)?;
         ekiden_tunnel::warnings().iter().for_each(|warning| out::note(format_args!("ekiden: {warning}")));
         return out::line(format_args!("{}: ok", file.display()));
     }
-    ekiden_tunnel::run(config).map_err(|error| match error.place_in(file) {
-        Some(place) => anyhow::Error::from(error).context(place),
-        None => error.into(),
-    })
+    ekiden_tunnel::run(config).map_err(placed)
 }

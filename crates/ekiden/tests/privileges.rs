@@ -210,6 +210,31 @@ fn a_check_finds_what_the_node_would_not_find_or_could_not_read_when_it_runs() {
 }
 
 #[test]
+fn a_check_finds_what_a_tunnel_would_miss_at_its_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let ekiden = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_ekiden")).args(arguments).current_dir(&folder).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(ekiden(&["keygen", "--shared", "key"]).0, Some(0));
+    let check = |tcp: &str| {
+        let peer = "[peer.x]\naddress = \"192.0.2.1:1\"\nallowed = [\"10.77.0.2\"]\nplain_key_file = \"key\"\n";
+        let text = format!("[device]\naddresses = [\"10.77.0.1/24\"]\n{peer}[tcp]\n{tcp}\n");
+        fs::write(folder.path().join("tunnel.toml"), text).unwrap();
+        ekiden(&["tunnel", "--check", "-c", "tunnel.toml"])
+    };
+    // What is ekiden's own comes into the kernel at the start.
+    assert_eq!(check("congestion = \"ekiden_bic\"").0, Some(0));
+    let (code, said) = check("congestion = \"cubik\"");
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("tunnel.toml:8: [tcp]: congestion 'cubik' is not available: this kernel"), "{said}");
+    if !geteuid().is_root() {
+        let (code, said) = check("congestion = \"ekiden_bic\"\nsend_buffer = \"1GiB\"");
+        assert!(code == Some(4) && said.contains("tunnel.toml:9: [tcp]: "), "{code:?} {said}");
+    }
+}
+
+#[test]
 fn what_was_given_up_does_not_come_back_by_sighup() {
     if !geteuid().is_root() {
         eprintln!("ignored: only root has something to give up");

@@ -30,7 +30,7 @@ pub use config::{Config, ConfigError, Peer};
 pub use device::check as check_device;
 pub use error::StartError;
 pub use host::warnings;
-pub use node::{Probed, probe, run};
+pub use node::{Probed, check, probe, run};
 pub use recent::WINDOW as RATE_WINDOW;
 
 /// What the fuzzer and the tests of the command line need of the parsers.

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener as StdListener;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use ekiden_controls::Registration;
+use ekiden_controls::{Reason, Registration};
 use ekiden_keys::random_secret;
 use ekiden_link::{Siblings, Signals};
 use ekiden_net::patience;
@@ -137,6 +137,17 @@ pub fn run(config: Config) -> Result<(), StartError> {
     ended
 }
 
+/// Whether the congestion control and the buffers that `config` names are there. Ekiden's own controls, which are brought into the
+/// kernel at the start, are not tried.
+///
+/// # Errors
+/// [`StartError::Congestion`] and [`StartError::Tcp`].
+pub fn check(config: &Config) -> Result<(), StartError> {
+    none_of(ekiden_controls::unavailable(config.tcp.congestion.as_slice()))?;
+    let others = TcpOptions { congestion: None, ..config.tcp.clone() };
+    socket::check(&others).map_err(StartError::Tcp)
+}
+
 /// Waits for what a process before this one gives up, or the host will have: the device's name, the address to listen on. Two tunnels
 /// with one port would each get some of the connections.
 fn await_free(config: &Config, until: Instant) -> Result<(), StartError> {
@@ -163,11 +174,15 @@ fn waits(what: &str, why: &dyn fmt::Display) {
 
 /// Brings the congestion control that the configuration names into the kernel, if it is one of ekiden's own.
 fn bring_control(config: &Config) -> Result<Vec<Registration>, StartError> {
-    let names: Vec<String> = config.tcp.congestion.iter().cloned().collect();
-    let (held, unavailable) = ekiden_controls::register(&names, config.congestion.as_deref(), &[]);
+    let (held, unavailable) =
+        ekiden_controls::register(config.tcp.congestion.as_slice(), config.congestion.as_deref(), &[]);
+    none_of(unavailable).map(|()| held)
+}
+
+fn none_of(unavailable: Vec<(String, Reason)>) -> Result<(), StartError> {
     match unavailable.into_iter().next() {
         Some((name, reason)) => Err(StartError::Congestion { name, reason }),
-        None => Ok(held),
+        None => Ok(()),
     }
 }
 

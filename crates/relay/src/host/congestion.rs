@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
-use ekiden_controls::{Reason, Registration, is_own, why_unavailable};
+use ekiden_controls::{Reason, Registration, unavailable, why_unavailable};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
 
 use crate::config::{Config, Tcp};
@@ -54,12 +54,8 @@ pub fn register_or_fall_back(
 pub fn check(config: &Config) -> Result<(), CongestionUnavailable> {
     let mut config = config.clone();
     check_fallbacks(&mut config)?;
-    let mut names: Vec<String> = tables(&mut config).filter_map(|(_, tcp)| tcp.options.congestion.clone()).collect();
-    names.retain(|name| !is_own(name));
-    names
-        .iter()
-        .filter_map(|name| Some((name, why_unavailable(name)?)))
-        .try_for_each(|(name, reason)| replace(&mut config, name, &reason))
+    let names: Vec<String> = tables(&mut config).filter_map(|(_, tcp)| tcp.options.congestion.clone()).collect();
+    unavailable(&names).into_iter().try_for_each(|(name, reason)| replace(&mut config, &name, &reason))
 }
 
 /// A non-blocking socket ready to connect to `address`. A congestion control that another process has loaded may have gone

@@ -210,13 +210,7 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
     (PAIR, &["simulate", "FILE", "--record", "/proc/x.json"], 3, "/proc/x.json: cannot be written: "),
     (PAIR, &["simulate", "FILE", "--record", "/dev/full"], 3, "/dev/full: cannot be written: No space left on device"),
     (PAIR, &["lab", "run", "FILE", "--record", "/proc/x.json"], 3, "/proc/x.json: cannot be written: "),
-    (PAIR, &["lab", "chart", "FILE", "-o", "/proc/x.svg"], 3, "/proc/x.svg: cannot be written: "),
-    (
-        PAIR,
-        &["lab", "chart", "FILE", "--output", "FILE"],
-        3,
-        "FILE: is there already; name another file, or say --force",
-    ),
+    (PAIR, &["lab", "chart", "FILE", "-o", "x.png"], 2, "pictures are SVG only: name a file that ends in .svg"),
     (PAIR, &["lab", "chart", "FILE", "--from", "5s", "--to", "2s"], 2, "--to must be later than --from"),
     (
         "[listen.s]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"",
@@ -395,9 +389,26 @@ fn records_of_the_same_connections_are_told_apart_in_a_picture() {
     for name in ["first: flow one 0", "second: flow one 0"] {
         assert!(picture.contains(name), "{name} is missing");
     }
-    let output = ekiden(&["lab", "chart", "first.json"]);
-    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    for (arguments, part) in [
+        (&[][..], "chart.svg: is there already; name another file, or say --force"),
+        (&["-o", "/proc/x.svg"], "/proc/x.svg: cannot be written: "),
+    ] {
+        let output = ekiden(&[&["lab", "chart", "first.json"][..], arguments].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(3) && said.contains(part), "{said}");
+    }
     assert!(ekiden(&["lab", "chart", "first.json", "--force"]).status.success());
+    // What is wrong with a record is said before what is wrong with the picture's place.
+    let output = ekiden(&["lab", "chart", "pair.toml"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(3) && said.contains("pair.toml: ") && !said.contains("chart.svg"), "{said}");
+    let two = format!("{PAIR}{flow}{}", flow.replace("one", "two").replace("3s", "300ms"));
+    std::fs::write(folder.path().join("two.toml"), two).unwrap();
+    assert!(ekiden(&["simulate", "two.toml", "--record", "two.json"]).status.success());
+    let output = ekiden(&["lab", "chart", "two.json", "-o", "two.svg"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("left out, with fewer than the 10 points that a line needs: flow two 0 ("), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1 line: two.svg\n");
     let short = ["simulate", "pair.toml", "--set", "flow.one.duration=500ms", "--record", "short.json"];
     assert!(ekiden(&short).status.success());
     let output = ekiden(&["lab", "chart", "short.json", "-o", "short.svg"]);

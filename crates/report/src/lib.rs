@@ -21,4 +21,4 @@ pub use stack::stacked;
 pub use summary::{FlowSummary, Spread, Summary, summarize};
 pub use table::Table;
 pub use terminal::{Plain, columns, plain, wrapped};
-pub use timeline::{LEAST_POINTS, Quantity, timeline};
+pub use timeline::{LEAST_POINTS, Quantity, Timeline, timeline};

@@ -39,6 +39,15 @@ pub const LEAST_POINTS: usize = 10;
 /// What is known of a connection: seconds, and a value.
 type Points = Vec<(f64, f64)>;
 
+/// What connections did over time.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    /// The lines.
+    pub series: Vec<Series>,
+    /// The flows' senders that are left out as they have too few points, each with how many.
+    pub short: Vec<(String, usize)>,
+}
+
 /// One line per connection over the seconds of the run: every connection with one of ekiden's congestion controls, each
 /// round trip and loss; and the flows' senders at each of `samples`, the record's, but for those whose proxies are traced.
 ///
@@ -48,7 +57,7 @@ pub fn timeline<E>(
     record: &Record,
     samples: impl Iterator<Item = Result<Sample, E>>,
     quantity: Quantity,
-) -> Result<Vec<Series>, E> {
+) -> Result<Timeline, E> {
     let seconds = |at_us: u64| at_us as f64 / 1e6;
     let value = |cwnd: u32, ssthresh: Option<u32>, acked: Option<u64>, rtt_us: u64| match quantity {
         Quantity::Cwnd => Some(f64::from(cwnd)),
@@ -66,9 +75,9 @@ pub fn timeline<E>(
             continue;
         }
         let acked = Some(sample.acked_bytes);
-        if let Some(value) = value(sample.cwnd_segments, sample.ssthresh_segments, acked, sample.rtt_us) {
-            flows.entry((sample.flow, sample.connection)).or_default().push((seconds(sample.at_us), value));
-        }
+        let value = value(sample.cwnd_segments, sample.ssthresh_segments, acked, sample.rtt_us);
+        let points = flows.entry((sample.flow, sample.connection)).or_default();
+        points.extend(value.map(|value| (seconds(sample.at_us), value)));
     }
     let mut traced: BTreeMap<u32, (String, Points)> = BTreeMap::new();
     for event in record.congestion.iter().flat_map(|congestion| &congestion.events) {
@@ -80,9 +89,15 @@ pub fn timeline<E>(
             points.push((seconds(event.at_us), value));
         }
     }
+    let unseen = record.flows.iter().filter(|flow| !(is_traced && relayed(&flow.name)));
+    let unseen = unseen.filter(|flow| !flows.keys().any(|(name, _)| **name == *flow.name));
+    let unseen: Vec<_> = unseen.map(|flow| (format!("flow {}", flow.name), 0)).collect();
     let flows = flows.into_iter().map(|((flow, connection), points)| (format!("flow {flow} {connection}"), points));
-    let all = traced.into_values().chain(flows).filter(|(_, points)| points.len() >= LEAST_POINTS);
-    Ok(all.map(|(name, points)| Series { name, points }).collect())
+    let (long, short): (Vec<_>, Vec<_>) = flows.partition(|(_, points)| points.len() >= LEAST_POINTS);
+    let traced = traced.into_values().filter(|(_, points)| points.len() >= LEAST_POINTS);
+    let series = traced.chain(long).map(|(name, points)| Series { name, points }).collect();
+    let short = short.into_iter().map(|(name, points)| (name, points.len())).chain(unseen).collect();
+    Ok(Timeline { series, short })
 }
 
 #[cfg(test)]
@@ -101,7 +116,7 @@ mod tests {
 
     /// The lines of a record with these samples.
     fn lines(record: &Record, samples: Vec<Sample>, quantity: Quantity) -> Vec<Series> {
-        timeline(record, samples.into_iter().map(Ok::<_, ()>), quantity).unwrap()
+        timeline(record, samples.into_iter().map(Ok::<_, ()>), quantity).unwrap().series
     }
 
     fn samples() -> Vec<Sample> {

@@ -11,7 +11,11 @@ use ekiden_report::{LEAST_POINTS, LineChart, Quantity, Series, timeline};
 use ekiden_units::Time;
 
 use crate::out;
-use crate::usage::misused;
+use crate::usage::{misused, svg};
+
+/// What to do about a flow with too few points.
+const MORE_POINTS: &str = "a flow's sender gives one every 100 ms (`ekiden simulate` by --resolution): run the scenario with more \
+                           'bytes', or a longer 'duration', of its flows";
 
 /// Draw a record's connections over time, as SVG.
 ///
@@ -32,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME")]
     to: Option<Time>,
     /// Where the picture goes.
-    #[arg(long, short, value_name = "FILE.svg", default_value = "chart.svg")]
+    #[arg(long, short, value_name = "FILE.svg", default_value = "chart.svg", value_parser = svg())]
     output: PathBuf,
     /// Replace a picture that is there already.
     #[arg(long)]
@@ -62,6 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.to.is_some_and(|to| to <= args.from) {
         misused("--to must be later than --from");
     }
+    let records: Vec<Record> = args.records.iter().map(|path| Record::read(path)).collect::<Result<_, _>>()?;
     let output = || args.output.display().to_string();
     check_target(&args.output, args.force).with_context(output)?;
     let from = args.from.as_secs();
@@ -69,18 +74,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut chart =
         LineChart { across: "seconds".into(), quantity: quantity.label().into(), from, ..LineChart::default() };
     let mut titles: Vec<String> = Vec::new();
-    for (path, label) in args.records.iter().zip(labels) {
-        let record = Record::read(path)?;
+    let mut short: Vec<String> = Vec::new();
+    for ((record, path), label) in records.into_iter().zip(&args.records).zip(labels) {
         let name = |series: Series| Series { name: format!("{label}{}", series.name), ..series };
-        chart.series.extend(timeline(&record, record.samples(path)?, quantity)?.into_iter().map(name));
+        let drawn = timeline(&record, record.samples(path)?, quantity)?;
+        chart.series.extend(drawn.series.into_iter().map(name));
+        short.extend(drawn.short.into_iter().map(|(name, points)| format!("{label}{name} ({points})")));
         if !titles.contains(&record.manifest.scenario_name) {
             titles.push(record.manifest.scenario_name);
         }
     }
     if chart.series.is_empty() {
         anyhow::bail!(
-            "{}: no connection has the {LEAST_POINTS} points that a line needs; a flow's sender gives one every 100 ms \
-             (`ekiden simulate` by --resolution): run the scenario with more 'bytes', or a longer 'duration', of its flows",
+            "{}: no connection has the {LEAST_POINTS} points that a line needs; {MORE_POINTS}",
             args.records[0].display()
         );
     }
@@ -96,7 +102,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     write(&args.output, chart.to_svg().as_bytes()).map_err(TargetError::from).with_context(output)?;
-    out::line(format_args!("{} lines: {}", chart.series.len(), args.output.display()))
+    if !short.is_empty() {
+        out::note(format_args!(
+            "ekiden: left out, with fewer than the {LEAST_POINTS} points that a line needs: {}; {MORE_POINTS}",
+            short.join(", ")
+        ));
+    }
+    let lines = match chart.series.len() {
+        1 => "1 line".to_owned(),
+        count => format!("{count} lines"),
+    };
+    out::line(format_args!("{lines}: {}", args.output.display()))
 }
 
 /// What tells the lines of several records apart: their files' names, as far as these are different.

@@ -3,15 +3,20 @@
 mod registry;
 mod tunnel;
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use ekiden_doctor::{Aim, Finding, FixError, Fixed, Remedy, SYSCTLS, Verdict, fix, machine, path, sysctls};
+use ekiden_plan::{BDP_MOST, RATES, RTTS};
 use ekiden_relay::{Config, Peer, ProbeError};
 use ekiden_transport::Security;
 use ekiden_units::{BitRate, HostPort, Time};
 use serde_json::{Value, json};
 
 use crate::out::{self, Width};
+use crate::usage::misused;
 use crate::whose::whose;
 
 /// The round trip that a host is looked at for, unless a path is measured.
@@ -41,10 +46,10 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// What one connection should carry.
-    #[arg(long, value_name = "RATE", default_value = "1Gbit/s")]
+    #[arg(long, value_name = "RATE", default_value = "1Gbit/s", value_parser = within(RATES))]
     rate: BitRate,
     /// The round-trip time to be ready for [default: the longest that is measured, or 200ms]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = within(RTTS))]
     rtt: Option<Time>,
     /// Set what is safe to set.
     #[arg(long)]
@@ -102,6 +107,13 @@ struct Failed {
 /// Does what the command line says.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let root = Path::new(SYSCTLS);
+    if let Some(rtt) = args.rtt {
+        let bdp = Aim { rate: args.rate, rtt }.bdp();
+        if bdp > BDP_MOST {
+            let (bdp, most) = (bdp.rounded(), BDP_MOST.rounded());
+            misused(&format!("--rate {} at --rtt {rtt} is {bdp} on the way: at most {most} are on any path", args.rate));
+        }
+    }
     let paths = paths(args)?;
     let aim = Aim { rate: args.rate, rtt: args.rtt.or(paths.rtt).unwrap_or(RTT) };
     let mut findings = sysctls(root, &aim)?;
@@ -127,6 +139,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     match left.count() {
         0 => Ok(()),
         left => Err(Costly { left, all: findings.len(), settable }.into()),
+    }
+}
+
+/// Reads a value of this range.
+fn within<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr<Err: Display> + PartialOrd + Display + Clone,
+{
+    move |text| match text.parse() {
+        Ok(value) if range.contains(&value) => Ok(value),
+        Ok(_) => Err(format!("it is from {} to {}", range.start(), range.end())),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -222,7 +246,7 @@ fn is_in(changed: &[Changed<'_>], finding: &Finding) -> bool {
 }
 
 fn text(aim: &Aim, assumed: bool, findings: &[Finding], failed: &[Failed], fixed: &Fixed<'_>) -> String {
-    let mut text = format!("For {} at {}: {} on the way.\n", aim.rate, aim.rtt, aim.bdp());
+    let mut text = format!("For {} at {}: {} on the way.\n", aim.rate, aim.rtt, aim.bdp().rounded());
     if assumed {
         text += "This round-trip time is assumed, for none was measured: say --rtt, or --to or --config with a host that answers.\n";
     }

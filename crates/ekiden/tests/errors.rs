@@ -231,6 +231,9 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         3,
         "; the operator says that of a node: `ekiden overlay admit --near`",
     ),
+    ("", &["doctor", "--rtt", "1h"], 2, "'--rtt <TIME>': it is from 10us to 10s"),
+    ("", &["doctor", "--rate", "2Tbit/s"], 2, "'--rate <RATE>': it is from "),
+    ("", &["doctor", "--rate", "1Tbit/s", "--rtt", "10s"], 2, " on the way: at most 17.2 GB are on any path"),
     (PAIR, &["demo", "--output", "/proc/demo"], 3, "/proc/demo: cannot be written: "),
 ];
 

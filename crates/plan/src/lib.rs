@@ -28,5 +28,6 @@ pub use error::Error;
 pub use estimate::Estimate;
 pub use flags::Flags;
 pub use forecast::{Forecast, Limit};
+pub use given::{BDP_MOST, RATES, RTTS};
 pub use path::{Carries, Direction, Path, Site};
 pub use read::read;

@@ -1,12 +1,14 @@
 //! `ekiden record`: what runs have left.
 
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use ekiden_files::ConfigError;
 use ekiden_record::{Measurement, Record, Row, Rows, write_csv, write_csv_head, write_csv_rows};
-use ekiden_sweep::Plan;
+use ekiden_sweep::{Index, Plan, is_file};
 
 use crate::out::{self, Width};
 use crate::sweep;
@@ -115,6 +117,7 @@ fn export(file: &Path, what: What) -> anyhow::Result<()> {
 
 /// The series of all runs that have a record, one below the other: each line behind its run's values and its record's name.
 fn export_sweep(directory: &Path, what: What) -> anyhow::Result<()> {
+    of_sweep(directory)?;
     let plan = Plan::read(directory, directory).map_err(|error| whose(directory, "record export", error))?;
     match what {
         What::Samples => out::csv(|out| of_runs(&plan, Record::samples, out)),
@@ -142,6 +145,7 @@ fn of_runs<R: Row>(
 
 fn merge(args: &Merge) -> anyhow::Result<()> {
     let out = args.out.display();
+    args.inputs.iter().try_for_each(|directory| of_sweep(directory))?;
     let merged = ekiden_sweep::merge(&args.out, &args.inputs)?;
     let (all, missing) = (merged.runs, merged.missing);
     if missing.is_empty() {
@@ -155,7 +159,25 @@ fn merge(args: &Merge) -> anyhow::Result<()> {
     bail!("{out} has {} of {all} runs; missing: {named}", all - missing.len())
 }
 
+/// Refuses a directory in which there are records of single runs, and no sweep.
+fn of_sweep(directory: &Path) -> Result<(), ConfigError> {
+    let Ok(entries) = fs::read_dir(directory) else { return Ok(()) };
+    let files = entries.flatten().map(|entry| entry.path());
+    let mut records: Vec<PathBuf> = files.filter(|file| is_file(file)).collect();
+    records.sort();
+    match &records[..] {
+        [first, ..] if !Index::place(directory).exists() => {
+            let number = if records.len() == 1 { "1 record".into() } else { format!("{} records", records.len()) };
+            let first = first.display();
+            let reason = format!("it has {number} and no sweep; `ekiden record show {first}` shows one record");
+            Err(ConfigError::whole(directory, reason))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn show_sweep(directory: &Path, as_json: bool, width: Width) -> anyhow::Result<()> {
+    of_sweep(directory)?;
     let plan = Plan::read(directory, directory).map_err(|error| whose(directory, "record show", error))?;
     sweep::show(&plan, &plan.summaries(), as_json, width)
 }

@@ -167,6 +167,8 @@ fn what_does_not_belong_together_is_refused_and_nothing_is_left() {
     succeeds(&place.merge(&["fine", "commented", "one", "two", "three"]));
 
     fs::create_dir(place.path("bare")).unwrap();
+    fs::create_dir(place.path("single")).unwrap();
+    fs::write(place.path("single/alone.json"), "{}").unwrap();
     let copy = |from: &str, to: &str| {
         fs::create_dir(place.path(to)).unwrap();
         for name in names(&place.path(from)) {
@@ -185,6 +187,9 @@ fn what_does_not_belong_together_is_refused_and_nothing_is_left() {
     fs::copy(first("one"), place.path("misnamed/pair,link.line.delay=1ms,r1.json")).unwrap();
     fs::write(place.path("broken/sweep.toml"), "format = 1\n").unwrap();
 
+    let shown = place.ekiden(&["record", "show", "single"]);
+    let said = text(&shown.stderr);
+    assert!(shown.status.code() == Some(3) && said.contains("`ekiden record show single/alone.json`"), "{said}");
     for (inputs, code, why) in [
         (&["one", "faster"][..], 3, "'rate = \"10Mbit/s\"' where the other's says 'rate = \"11Mbit/s\"'"),
         (&["one", "longer"], 3, "one has 6 runs, the other 9"),
@@ -205,6 +210,11 @@ fn what_does_not_belong_together_is_refused_and_nothing_is_left() {
         ),
         (&["broken", "one"], 3, "broken/sweep.toml: not the description of a sweep: "),
         (&["bare"], 3, "bare/sweep.toml: cannot be read"),
+        (
+            &["single"],
+            3,
+            "single: it has 1 record and no sweep; `ekiden record show single/alone.json` shows one record",
+        ),
         (&["nowhere"], 3, "nowhere/sweep.toml: cannot be read"),
         (&[], 2, "<IN>"),
     ] {

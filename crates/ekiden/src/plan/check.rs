@@ -1,8 +1,8 @@
 //! A plan put to the test: the same path and remedies, simulated and in the lab. Each run is a process of its own, as a sweep's are.
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path as File, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path as File;
 use std::process::{Command, exit};
 
 use anyhow::Context;
@@ -67,7 +67,9 @@ impl Checked {
 /// Simulates and runs the direct path and the chosen remedy, or all of them, so many times each, every time with another seed.
 pub fn run(path: &Path, plan: &Plan, all: bool, places: &[Place], runs: u64) -> anyhow::Result<Vec<Checked>> {
     let children = Children::new().context("cannot wait for signals")?;
-    let folder = Folder::new()?;
+    let mut folder = tempfile::Builder::new();
+    let folder = folder.prefix("ekiden-plan-").permissions(fs::Permissions::from_mode(0o700));
+    let folder = folder.tempdir().context("cannot make a folder for the runs to verify")?;
     let mut ways: Vec<(String, Option<&Remedy>, bool)> = vec![("direct".into(), None, false)];
     for (number, remedy) in plan.remedies.iter().enumerate() {
         let chosen = plan.chosen == Some(number);
@@ -100,7 +102,7 @@ pub fn run(path: &Path, plan: &Plan, all: bool, places: &[Place], runs: u64) -> 
                 };
                 let run = if runs > 1 { format!(", run {seed} of {runs}") } else { String::new() };
                 out::note(format_args!("{said}: {shown}{run}"));
-                let scenario = folder.0.join(format!("way-{number}-{seed}.toml"));
+                let scenario = folder.path().join(format!("way-{number}-{seed}.toml"));
                 fs::write(&scenario, network::scenario(path, plan, remedy, &format!("way-{number}"), seed))
                     .context("the scenario to verify")?;
                 match one(&children, &scenario, place)? {
@@ -164,22 +166,5 @@ fn one(children: &Children, scenario: &File, place: Place) -> anyhow::Result<Res
     match record.flows.iter().all(|flow| matches!(flow.outcome, Outcome::Complete)) {
         true => Ok(Ok((goodput, record.disturbance().is_some()))),
         false => Ok(Err((ended.code, ended.said))),
-    }
-}
-
-/// A directory that goes with the value.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> anyhow::Result<Self> {
-        let folder = std::env::temp_dir().join(format!("ekiden-plan-{}", std::process::id()));
-        fs::DirBuilder::new().mode(0o700).create(&folder).with_context(|| folder.display().to_string())?;
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -111,7 +111,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let bdp = Aim { rate: args.rate, rtt }.bdp();
         if bdp > BDP_MOST {
             let (bdp, most) = (bdp.rounded(), BDP_MOST.rounded());
-            misused(&format!("--rate {} at --rtt {rtt} is {bdp} on the way: at most {most} are on any path", args.rate));
+            misused(&format!(
+                "--rate {} at --rtt {rtt} is {bdp} on the way: at most {most} are on any path",
+                args.rate
+            ));
         }
     }
     let paths = paths(args)?;

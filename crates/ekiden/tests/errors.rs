@@ -3,6 +3,7 @@
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 
+const KEY: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const PAIR: &str = "name = \"pair\"\n[node.a]\n[node.b]\n[link.line]\nends = [\"a\", \"b\"]\nrate = \"1Mbit/s\"\n";
 const PROXY: &str = "name = \"x\"\n[node.p]\nkind = \"proxy\"\nnext = [\"p\"]\n[node.b]\n[link.l]\nends = [\"p\", \"b\"]\nrate = \"1Mbit/s\"\n";
 const NOPE: &str = "name = \"x\"\n[tcp]\ncongestion = \"nope\"\n[node.a]\n[node.b]\n[link.l]\nends = [\"a\", \"b\"]\nrate = \"1Mbit/s\"\n";
@@ -230,6 +231,44 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         &["proxy", "--check", "-c", "FILE"],
         3,
         "; the operator says that of a node: `ekiden overlay admit --near`",
+    ),
+    (
+        "",
+        &["overlay", "join", "FILE", "-c", "n.toml", "--address", "h:1", "--near", "10.0.0.1/8"],
+        2,
+        "10.0.0.1/8 is no network: 10.0.0.0/8 is the one around it",
+    ),
+    (
+        "",
+        &["overlay", "join", "FILE", "-c", "n.toml", "--address", "h:1", "--near", "[2001:db8::1/32]:443"],
+        2,
+        "2001:db8::/32 is the one around it",
+    ),
+    ("", &["overlay", "join", "FILE", "-c", "n.toml", "--address", "h:1", "--region", ""], 2, "'--region <NAME>'"),
+    (
+        "",
+        &["overlay", "join", "FILE", "-c", "n.toml", "--address", "h:1", "--price", "1e300"],
+        2,
+        "'--price <NUMBER>': it is a number from 0 to 1000000000",
+    ),
+    (
+        "",
+        &["overlay", "admit", "o", "--etcd", "http://127.0.0.1:1", "n", KEY, "--near", "10.0.0.1/8"],
+        2,
+        "10.0.0.1/8 is no network: 10.0.0.0/8 is the one around it",
+    ),
+    (
+        "",
+        &["overlay", "admit", "o", "--etcd", "http://127.0.0.1:1", "n", KEY, "--near", "[2001:db8::1/32]:443"],
+        2,
+        "2001:db8::/32 is the one around it",
+    ),
+    ("", &["overlay", "admit", "o", "--etcd", "http://127.0.0.1:1", "n", KEY, "--region", ""], 2, "'--region <NAME>'"),
+    (
+        "",
+        &["overlay", "admit", "o", "--etcd", "http://127.0.0.1:1", "n", KEY, "--price", "1e300"],
+        2,
+        "'--price <NUMBER>': it is a number from 0 to 1000000000",
     ),
     ("", &["doctor", "--rtt", "1h"], 2, "'--rtt <TIME>': it is from 10us to 10s"),
     ("", &["doctor", "--rate", "2Tbit/s"], 2, "'--rate <RATE>': it is from "),

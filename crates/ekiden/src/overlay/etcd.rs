@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use ekiden_files::{ConfigError, read_secret};
 use ekiden_keys::Fingerprint;
 use ekiden_overlay::member::Position;
 use ekiden_registry::{Access, Admission, IfOtherKey, Operator, RegistryError, Terms};
-use ekiden_relay::Pattern;
 
-use super::join::position;
+use super::join::{destination, position, price};
 use crate::out;
 
 /// How etcd is reached, by its root or a user with its role.
@@ -98,13 +98,13 @@ struct Said {
     #[arg(long, value_name = "DESTINATION", value_parser = destination)]
     near: Vec<String>,
     /// Where it stands, for routes with regions.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     region: Option<String>,
     /// Where that is on the earth, in degrees, for maps.
     #[arg(long, value_name = "LATITUDE,LONGITUDE", value_parser = position, allow_hyphen_values = true)]
     at: Option<Position>,
     /// What it costs to send through it, in any unit.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = price)]
     price: Option<f64>,
     /// It carries only streams to destinations that it is near, and none between others.
     #[arg(long)]
@@ -232,10 +232,6 @@ impl Said {
             relays: relays.into_iter().find_map(|(is_said, relays)| is_said.then_some(relays)),
         }
     }
-}
-
-fn destination(text: &str) -> Result<String, String> {
-    Pattern::parse(text).map(|_| text.to_owned())
 }
 
 /// Expels the node.

@@ -1,14 +1,19 @@
 //! `ekiden overlay join`.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use clap::builder::NonEmptyStringValueParser;
 use ekiden_overlay::member::{Member, Position};
 use ekiden_relay::edit::IfPresent;
-use ekiden_relay::{Config, ConfigError};
+use ekiden_relay::{Config, ConfigError, Pattern};
 
 use crate::out;
 use crate::whose::whose;
+
+/// Sums of prices stay exact far beyond it.
+const PRICE_MOST: f64 = 1e9;
 
 /// Write a node into the members file of an overlay, which is made if it is not there.
 ///
@@ -26,16 +31,16 @@ pub struct Args {
     #[arg(long, value_name = "HOST:PORT")]
     address: String,
     /// A destination that the node is near, as in a route; may be said again.
-    #[arg(long, value_name = "DESTINATION")]
+    #[arg(long, value_name = "DESTINATION", value_parser = destination)]
     near: Vec<String>,
     /// Where it stands, for routes with regions.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     region: Option<String>,
     /// Where that is on the earth, in degrees, for maps.
     #[arg(long, value_name = "LATITUDE,LONGITUDE", value_parser = position, allow_hyphen_values = true)]
     at: Option<Position>,
     /// What it costs to send through it, in any unit.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0.0)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.0, value_parser = price)]
     price: f64,
     /// It carries only streams to destinations that it is near, and none between others.
     #[arg(long)]
@@ -72,4 +77,22 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// A place on the earth, as an option says it.
 pub fn position(text: &str) -> Result<Position, String> {
     text.to_owned().try_into()
+}
+
+/// A destination as in a route, but a network without host bits.
+pub fn destination(text: &str) -> Result<String, String> {
+    let of = Pattern::parse(text)?.addresses();
+    let own = text.split_once('/').and_then(|(own, _)| own.trim_start_matches('[').parse::<IpAddr>().ok());
+    match (of, own) {
+        (Some((Some(network), _)), Some(own)) if own.to_canonical() != network.addr() => {
+            Err(format!("{text} is no network: {network} is the one around it"))
+        }
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// What a node costs, as an option says it.
+pub fn price(text: &str) -> Result<f64, String> {
+    let price = text.parse().ok().filter(|price| (0.0..=PRICE_MOST).contains(price));
+    price.ok_or_else(|| format!("it is a number from 0 to {PRICE_MOST}"))
 }

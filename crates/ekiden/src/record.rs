@@ -12,7 +12,7 @@ use ekiden_sweep::{Index, Plan, is_file};
 
 use crate::out::{self, Width};
 use crate::sweep;
-use crate::whose::whose;
+use crate::whose::{OthersFile, whose};
 
 /// How many missing runs are named.
 const NAMED_MOST: usize = 5;
@@ -117,8 +117,7 @@ fn export(file: &Path, what: What) -> anyhow::Result<()> {
 
 /// The series of all runs that have a record, one below the other: each line behind its run's values and its record's name.
 fn export_sweep(directory: &Path, what: What) -> anyhow::Result<()> {
-    of_sweep(directory)?;
-    let plan = Plan::read(directory, directory).map_err(|error| whose(directory, "record export", error))?;
+    let plan = read_sweep(directory, "record export")?;
     match what {
         What::Samples => out::csv(|out| of_runs(&plan, Record::samples, out)),
         What::Queues => out::csv(|out| of_runs(&plan, Record::queues, out)),
@@ -159,6 +158,14 @@ fn merge(args: &Merge) -> anyhow::Result<()> {
     bail!("{out} has {} of {all} runs; missing: {named}", all - missing.len())
 }
 
+/// A sweep for `command`. A directory with something else is named as that.
+fn read_sweep(directory: &Path, command: &'static str) -> anyhow::Result<Plan> {
+    Plan::read(directory, directory).map_err(|error| match whose(directory, command, error) {
+        others if others.is::<OthersFile>() => others,
+        error => of_sweep(directory).err().map_or(error, anyhow::Error::from),
+    })
+}
+
 /// Refuses a directory in which there are records of single runs, and no sweep.
 fn of_sweep(directory: &Path) -> Result<(), ConfigError> {
     let Ok(entries) = fs::read_dir(directory) else { return Ok(()) };
@@ -177,8 +184,7 @@ fn of_sweep(directory: &Path) -> Result<(), ConfigError> {
 }
 
 fn show_sweep(directory: &Path, as_json: bool, width: Width) -> anyhow::Result<()> {
-    of_sweep(directory)?;
-    let plan = Plan::read(directory, directory).map_err(|error| whose(directory, "record show", error))?;
+    let plan = read_sweep(directory, "record show")?;
     sweep::show(&plan, &plan.summaries(), as_json, width)
 }
 

@@ -111,8 +111,7 @@ fn window() -> Result<(), Failed> {
     let steady: Vec<_> = samples.iter().filter(|sample| sample.at_us > 1_000_000).collect();
     let (first, last) = (steady.first().ok_or("no samples")?, steady.last().ok_or("no samples")?);
     let rate = (last.received_bytes - first.received_bytes) as f64 * 8.0 / (last.at_us - first.at_us) as f64;
-    // A machine with other work delays acknowledgements, and never hastens them.
-    assert_within(rate, 0.5 * 10.49, 1.1 * 10.49)?;
+    assert_within(rate, 0.5 * 10.49, 1.1 * 10.49)?; // other work delays acknowledgements
     assert_within(last.window_bytes as f64, 64_000.0, 67_000.0)
 }
 

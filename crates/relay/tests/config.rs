@@ -65,7 +65,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         (
             "[congestion.vegas]\nalpha = 1".into(),
             1,
-            "there is no [congestion.vegas] (there are hstcp, ghstcp, bic, slow_start)",
+            "there is no [congestion.vegas] (there are hstcp, ghstcp, bic, slow_start, far)",
         ),
         ("\n[congestion.hstpc]\n".into(), 2, "; did you mean `hstcp`?"),
         ("[congestion.ghstcp]\nspam = 1".into(), 2, "; did you mean `span`?"),

@@ -130,7 +130,7 @@ const WRONG: &[(&str, &str, usize, &str)] = &[
         "[node.client]",
         "[congestion.hstp]\n[node.client]",
         5,
-        "no [congestion.hstp] (there are hstcp, ghstcp, bic, slow_start); did you mean `hstcp`?",
+        "no [congestion.hstp] (there are hstcp, ghstcp, bic, slow_start, far); did you mean `hstcp`?",
     ),
     ("[node.client]", "[congestion.bic]\nsmax = 5\n[node.client]", 6, "no parameter 'bic.smax'"),
     ("[node.client]", "[congestion.bic]\nsmax = 5\n[node.client]", 6, "did you mean `s_max`?"),

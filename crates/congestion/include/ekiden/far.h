@@ -271,6 +271,12 @@ EK_FN void ek_far_grow(const struct ek_far_tunables *tunables, struct ek_far *st
 	}
 }
 
+/* Whether so much more is lost than by chance that a policer must have dropped it. */
+EK_FN int ek_far_policed(const struct ek_far *state, ek_u32 lost, ek_u32 part)
+{
+	return lost > 8 && part > state->chance + EK_FAR_MANY;
+}
+
 /* Whether what was lost in a round says that a queue has overflowed, or a policer has dropped it. */
 EK_FN int ek_far_overflows(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u32 most_us)
 {
@@ -283,7 +289,7 @@ EK_FN int ek_far_overflows(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u3
 		state->beyond = 0;
 	else if (state->beyond < 255)
 		state->beyond += 1;
-	if (state->beyond >= 3 || (lost > 8 && part > state->chance + EK_FAR_MANY))
+	if (state->beyond >= 3 || ek_far_policed(state, lost, part))
 		return 1;
 	return ek_far_exceeds(state, lost, sent) &&
 	       most_us > ek_max(state->top_us / 10 * 7, ek_max(2000, state->base_us / 32));
@@ -339,7 +345,7 @@ EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *s
 		state->cycle_us = ek_min(state->cycle_us, queue_us);
 
 	if (state->flags & EK_FAR_STARTUP)
-		ek_far_double(state, rate, limited, queue_us > target_us || (lost > 8 && part > state->chance + EK_FAR_MANY));
+		ek_far_double(state, rate, limited, queue_us > target_us || ek_far_policed(state, lost, part));
 	else if (state->hold)
 		ek_far_wait(state);
 	else if (queue_us > target_us || overflow)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ekiden_net::processors::Times;
 use ekiden_net::socket::raise_open_files;
-use ekiden_net::{clock, kernel_text};
+use ekiden_net::{clock, device, kernel_text};
 
 use crate::{Finding, Remedy, Verdict};
 
@@ -127,18 +127,9 @@ fn synchronised() -> Option<Finding> {
 }
 
 fn mtus() -> Vec<Finding> {
-    let Ok(devices) = fs::read_dir("/sys/class/net") else { return Vec::new() };
-    let mut findings: Vec<_> = devices
-        .filter_map(|device| {
-            let device = device.ok()?;
-            let read = |file| fs::read_to_string(device.path().join(file));
-            let is_up = read("operstate").is_ok_and(|state| state.trim() == "up");
-            let mtu = read("mtu").ok()?.trim().parse().ok()?;
-            is_up.then(|| judge_mtu(&device.file_name().to_string_lossy(), mtu))
-        })
-        .collect();
-    findings.sort_by(|a, b| a.subject.cmp(&b.subject));
-    findings
+    let mut devices = device::running().unwrap_or_default();
+    devices.sort();
+    devices.into_iter().map(|(device, mtu)| judge_mtu(&device, mtu)).collect()
 }
 
 fn judge_mtu(device: &str, mtu: u32) -> Finding {

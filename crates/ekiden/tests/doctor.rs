@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Trial::test("with one peer down everything found is printed, then the failure", one_down),
         Trial::test("what cannot be set is told behind the findings, and keeps nothing else from being set", not_set),
         Trial::test("without a network there is nothing to reach", unreachable),
+        Trial::test("the devices are those of the namespace", devices),
     ];
     let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!root)).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -196,6 +197,16 @@ fn unreachable() -> Result<(), Failed> {
     assert!(String::from_utf8(output.stdout)?.contains(assumed));
     let told = in_namespace(&format!("{EKIDEN} doctor --rtt 50ms || true"))?;
     assert!(!String::from_utf8(told.stdout)?.contains(assumed));
+    Ok(())
+}
+
+fn devices() -> Result<(), Failed> {
+    let make = "ip link add wide mtu 1280 type veth peer name other; ip link set wide up; ip link set other up";
+    let found = json(&in_namespace(&format!("{make}; {EKIDEN} doctor --json --rtt 50ms || true"))?)?;
+    let subjects = found["findings"].as_array().into_iter().flatten().filter_map(|finding| finding["subject"].as_str());
+    let mtus: Vec<_> = subjects.filter(|subject| subject.starts_with("MTU of ")).collect();
+    assert_eq!(mtus, ["MTU of other", "MTU of wide"]);
+    assert_eq!(verdict(&found, "MTU of wide").0, "note");
     Ok(())
 }
 

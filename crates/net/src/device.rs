@@ -60,6 +60,36 @@ pub fn dropped(device: &str) -> io::Result<u64> {
     count.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
+/// The devices that are up and running, without loopback, and the MTU of each in bytes: in the namespace of the calling thread.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub fn running() -> io::Result<Vec<(String, u32)>> {
+    const WANTED: i32 = libc::IFF_UP | libc::IFF_RUNNING;
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    let mut found = Vec::new();
+    for interface in &nix::net::if_::if_nameindex()? {
+        let device = interface.name().to_string_lossy();
+        // One that goes meanwhile is not there.
+        let Ok(flags) = ask(&socket, &device, libc::SIOCGIFFLAGS as _) else { continue };
+        let Ok(mtu) = ask(&socket, &device, libc::SIOCGIFMTU as _) else { continue };
+        // Flags are a short (netdevice(7)).
+        let flags = flags & 0xffff;
+        if flags & WANTED == WANTED && flags & libc::IFF_LOOPBACK == 0 {
+            found.push((device.into_owned(), mtu.unsigned_abs()));
+        }
+    }
+    Ok(found)
+}
+
+/// What the kernel writes behind the name in an ifreq, as an integer.
+fn ask(socket: &Socket, device: &str, command: libc::Ioctl) -> io::Result<i32> {
+    let mut request = NumberRequest { name: name(device)?, number: 0, padding: [0; 20] };
+    // SAFETY: `request` is an ifreq (16 bytes of name, then a union of 24), of which these commands write an int or a short.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), command, &raw mut request) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(request.number) }
+}
+
 /// Whether this error of a TUN device's descriptor says that somebody has removed the device.
 pub fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBADFD)
@@ -76,6 +106,13 @@ struct InterfaceRequest {
     name: [u8; 16],
     data: *mut EthtoolValue,
     padding: [u8; 16],
+}
+
+#[repr(C)]
+struct NumberRequest {
+    name: [u8; 16],
+    number: i32,
+    padding: [u8; 20],
 }
 
 fn name(device: &str) -> io::Result<[u8; 16]> {

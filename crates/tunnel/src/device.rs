@@ -7,8 +7,11 @@ use std::path::Path;
 use ekiden_net::device;
 use ekiden_net::netlink::{io_error, on_netlink};
 use ipnet::IpNet;
+use rtnetlink::packet_core::NetlinkPayload;
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::link::LinkFlags;
 use rtnetlink::packet_route::route::{RouteMessage, RouteScope};
-use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
+use rtnetlink::{Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use crate::config::{Config, Device};
@@ -69,6 +72,31 @@ pub fn create(config: &Config) -> Result<SyncDevice, StartError> {
         on_netlink(add).map_err(|source| StartError::Route { network, peer, name, source })?;
     }
     Ok(tun)
+}
+
+/// Waits until somebody takes the device down: its routes, and its IPv6 addresses, are gone then, and `up` does not bring them back.
+/// Within an event loop.
+///
+/// # Errors
+/// If the kernel does not tell, or not any more.
+pub async fn taken_down(name: &str) -> io::Result<()> {
+    let index = device::index(name)?;
+    let (connection, _handle, mut messages) = rtnetlink::new_multicast_connection(&[MulticastGroup::Link])?;
+    let told = async {
+        while let Ok((message, _)) = messages.recv().await {
+            if let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) = message.payload
+                && link.header.index == index
+                && !link.header.flags.contains(LinkFlags::Up)
+            {
+                return Ok(());
+            }
+        }
+        Err(io::ErrorKind::UnexpectedEof.into())
+    };
+    tokio::select! {
+        told = told => told,
+        () = connection => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
 }
 
 /// With offloads if they are wanted and the kernel has them.

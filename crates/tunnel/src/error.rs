@@ -59,14 +59,11 @@ pub enum StartError {
         /// The kernel's reason.
         source: io::Error,
     },
-    /// Somebody has removed it.
-    #[error("the device '{name}' is gone: {source}; somebody has removed it, and this tunnel ends")]
-    DeviceGone {
-        /// The device.
-        name: String,
-        /// The kernel's word for it.
-        source: io::Error,
-    },
+    /// Somebody has removed it, or taken it down.
+    #[error(
+        "the device '{0}' is gone: somebody has removed it or taken it down, and with it its routes; this tunnel ends"
+    )]
+    DeviceGone(String),
     /// The listener could not be set up.
     #[error("[listen]: {0}")]
     Listen(SocketError),

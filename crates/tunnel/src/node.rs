@@ -65,7 +65,7 @@ struct Node {
     lines: Throttle,
 }
 
-/// Runs the tunnel that `config` describes until a signal ends it, or somebody removes its device. The device and its routes end with it.
+/// Runs the tunnel that `config` describes until a signal ends it, or somebody removes its device or takes it down. The device and its routes end with it.
 ///
 /// Once the device is there and the listener listens, it gives up the capabilities that it does not need any more.
 ///
@@ -120,11 +120,25 @@ pub fn run(config: Config) -> Result<(), StartError> {
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         announced.push_str("ready\n");
         announce(announced);
+        let name = node.config.device.name.clone();
+        let taken_down = async {
+            match device::taken_down(&name).await {
+                Ok(()) => StartError::DeviceGone(name.clone()),
+                Err(error) => {
+                    tracing::warn!("whether somebody takes the device down will not be seen: {error}");
+                    std::future::pending().await
+                }
+            }
+        };
         let ended = tokio::select! {
+            down = taken_down => Err(down),
             _ = terminate.recv() => Ok(()),
             _ = interrupt.recv() => Ok(()),
             read = reading => Err(match read {
-                Ok(source) => StartError::DeviceGone { name: node.config.device.name.clone(), source },
+                Ok(source) => {
+                    tracing::debug!("{name}: {source}");
+                    StartError::DeviceGone(name.clone())
+                }
                 // A fault of this program, which has been told. Without its device it would be there for nothing.
                 Err(error) => io::Error::other(error).into(),
             }),

@@ -46,4 +46,11 @@ ip -n city link del ekiden0
 await 5 grep -q "the device 'ekiden0' is gone" city.log
 code=0; wait $pid_city || code=$?
 [ $code = 4 ] || fail "$code"
+# A device that somebody takes down, however shortly: its routes would not come back.
+start city
+ip -n city link set ekiden0 down
+ip -n city link set ekiden0 up 2> /dev/null || true
+await 5 grep -q "the device 'ekiden0' is gone" city.log
+code=0; wait $pid_city || code=$?
+[ $code = 4 ] || fail "$code"
 exit 0

@@ -289,6 +289,8 @@ fn limited() -> Result<(), Failed> {
         contains(&said(&output), &format!("the limit of the server ended the load {way}"))?;
         let found: Value = serde_json::from_slice(&output.stdout)?;
         ensure(found["loads"][0]["bytes"] == 2_000_000, || format!("{}", found["loads"][0]["bytes"]))?;
+        let own = client(folder.path(), &[&call[..], &["--limit", "1MB"]].concat())?;
+        contains(&said(&own), &format!("--limit or --bytes ended the load {way}"))?;
     }
     Ok(())
 }

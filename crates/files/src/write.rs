@@ -3,16 +3,23 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::geteuid;
+use tempfile::NamedTempFile;
 
 use crate::read::what;
 
 /// The most links that are followed from a name to what it stands for, as many as the kernel follows.
 const LINKS_MOST: usize = 40;
+/// How the names of files end that are being written.
+const ENDING: &str = ".partial";
+/// The permissions of a file for its owner alone, and of one from which the umask takes.
+const OWNERS_ALONE: u32 = 0o600;
+const ANYBODYS: u32 = 0o666;
 
 /// Why a file cannot be written. The message does not name the file.
 #[derive(Debug, thiserror::Error)]
@@ -59,14 +66,7 @@ pub fn check_target(path: &Path, replace: bool) -> Result<(), TargetError> {
         return Err(TargetError::Exists);
     }
     make_directory(&target.path)?;
-    // Not the name under which another process may be writing just now.
-    let check = beside(&target.path, ".check");
-    File::create(&check)?;
-    match fs::remove_file(check) {
-        // Another process has checked the same.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => Ok(removed?),
-    }
+    Ok(partial(&target.path, OWNERS_ALONE)?.close()?)
 }
 
 /// Writes a file, whole or not at all: beside `path` first, then renamed. Makes missing directories, and replaces the file that was
@@ -92,8 +92,8 @@ pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
 #[must_use]
 #[derive(Debug)]
 pub struct Pending {
-    /// Where the file is, and its place; `None` of a stream, which has everything already.
-    place: Option<(PathBuf, PathBuf)>,
+    /// The file, and its place; `None` of a stream, which has everything already.
+    place: Option<(NamedTempFile, PathBuf)>,
 }
 
 impl Pending {
@@ -110,13 +110,13 @@ impl Pending {
     /// # Errors
     /// As [`write_with`].
     pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<Self> {
-        let fill = |file| {
+        let fill = |file: &File| {
             let mut out = BufWriter::new(file);
             fill(&mut out)?;
             out.flush()
         };
         if is_stream(path) {
-            fill(open_stream(path)?)?;
+            fill(&open_stream(path)?)?;
             return Ok(Self { place: None });
         }
         Self::beside(path, create_like, fill)
@@ -124,8 +124,8 @@ impl Pending {
 
     fn beside(
         path: &Path,
-        create: impl FnOnce(&Path, Option<&Metadata>) -> io::Result<File>,
-        fill: impl FnOnce(File) -> io::Result<()>,
+        create: impl FnOnce(&Target) -> io::Result<NamedTempFile>,
+        fill: impl FnOnce(&File) -> io::Result<()>,
     ) -> io::Result<Self> {
         let target = Target::find(path).map_err(|error| match error {
             TargetError::Failed(error) => error,
@@ -135,11 +135,9 @@ impl Pending {
             TargetError::Directory | TargetError::Exists => io::ErrorKind::IsADirectory.into(),
         })?;
         make_directory(&target.path)?;
-        let partial = partial(&target.path);
-        let file = create(&partial, target.before.as_ref())?;
-        let pending = Self { place: Some((partial, target.path)) };
-        fill(file)?;
-        Ok(pending)
+        let partial = create(&target)?;
+        fill(partial.as_file())?;
+        Ok(Self { place: Some((partial, target.path)) })
     }
 
     /// Gives the file its name, in place of what had it.
@@ -148,15 +146,7 @@ impl Pending {
     /// If it cannot be renamed.
     pub fn publish(mut self) -> io::Result<()> {
         let Some((partial, place)) = self.place.take() else { return Ok(()) };
-        fs::rename(&partial, place).inspect_err(|_| drop(fs::remove_file(&partial)))
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        if let Some((partial, _)) = self.place.take() {
-            let _ = fs::remove_file(partial);
-        }
+        partial.persist(place).map(drop).map_err(|refused| refused.error)
     }
 }
 
@@ -176,12 +166,8 @@ fn open_stream(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`write()`].
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let create = |partial: &Path, _: Option<&Metadata>| {
-        // What a killed process has left may have other permissions.
-        let _ = fs::remove_file(partial);
-        File::options().write(true).create_new(true).mode(0o600).open(partial)
-    };
-    let fill = |mut file: File| {
+    let create = |target: &Target| partial(&target.path, OWNERS_ALONE);
+    let fill = |mut file: &File| {
         file.write_all(content)?;
         file.sync_all()
     };
@@ -205,19 +191,19 @@ pub fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// A new file with the permissions of the one that it replaces, and with its owner if this process may say so.
-fn create_like(partial: &Path, before: Option<&Metadata>) -> io::Result<File> {
-    let Some(before) = before else { return File::create(partial) };
+fn create_like(target: &Target) -> io::Result<NamedTempFile> {
+    let Some(before) = &target.before else { return partial(&target.path, ANYBODYS) };
     // Closed to others until it has its owner.
-    let _ = fs::remove_file(partial);
-    let file = File::options().write(true).create_new(true).mode(0o600).open(partial)?;
+    let partial = partial(&target.path, OWNERS_ALONE)?;
+    let file = partial.as_file();
     if geteuid().is_root() {
         // Not on each file system, and not in each container.
-        let _ = fchown(&file, Some(before.uid()), Some(before.gid()));
+        let _ = fchown(file, Some(before.uid()), Some(before.gid()));
     }
     // What one group might do, another may not.
     let allowed = if file.metadata()?.gid() == before.gid() { 0o7777 } else { 0o7707 };
     file.set_permissions(Permissions::from_mode(before.mode() & allowed))?;
-    Ok(file)
+    Ok(partial)
 }
 
 impl Target {
@@ -246,34 +232,47 @@ fn led_to(path: &Path) -> PathBuf {
 }
 
 fn make_directory(path: &Path) -> io::Result<()> {
-    match path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        Some(directory) => fs::create_dir_all(directory).map_err(|error| match error.kind() {
-            // What the system says of a file where a directory is wanted.
-            io::ErrorKind::AlreadyExists => {
-                io::Error::new(error.kind(), format!("{} is no directory", directory.display()))
-            }
-            _ => error,
-        }),
-        None => Ok(()),
-    }
+    let directory = directory(path);
+    fs::create_dir_all(directory).map_err(|error| match error.kind() {
+        // What the system says of a file where a directory is wanted.
+        io::ErrorKind::AlreadyExists => {
+            io::Error::new(error.kind(), format!("{} is no directory", directory.display()))
+        }
+        _ => error,
+    })
 }
 
-/// Takes away what a process has left that was killed while it wrote `path`.
+/// Takes away what processes have left that were killed while they wrote `path`.
 pub fn remove_partial(path: &Path) {
-    if let Ok(target) = Target::find(path) {
-        let _ = fs::remove_file(partial(&target.path));
-    }
+    let Ok(Target { path, .. }) = Target::find(path) else { return };
+    let begins = beginning(&path);
+    let there = fs::read_dir(directory(&path)).into_iter().flatten().flatten();
+    let left = there.filter(|file| {
+        let name = file.file_name();
+        name.as_bytes().starts_with(begins.as_bytes()) && name.as_bytes().ends_with(ENDING.as_bytes())
+    });
+    left.for_each(|file| drop(fs::remove_file(file.path())));
 }
 
-/// Where a file is while it is being written.
-fn partial(path: &Path) -> PathBuf {
-    beside(path, ".partial")
+/// A new file beside `path`, of a name that nobody can foresee: whoever may write the directory could put a link there. It goes when it is
+/// dropped.
+fn partial(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    let permissions = Permissions::from_mode(mode);
+    let begins = beginning(path);
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&begins).suffix(ENDING).permissions(permissions).tempfile_in(directory(path))
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name: OsString = path.into();
-    name.push(ending);
-    name.into()
+/// How the names of files begin that are written for `path`.
+fn beginning(path: &Path) -> OsString {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".");
+    name
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -383,6 +382,35 @@ mod tests {
     }
 
     #[test]
+    fn what_others_have_put_beside_a_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        fs::write(place("precious"), b"1").unwrap();
+        for ending in [".check", ".partial"] {
+            symlink("precious", place(&format!("a.json{ending}"))).unwrap();
+            symlink("precious", place(&format!(".a.json{ending}"))).unwrap();
+        }
+        check_target(&place("a.json"), false).unwrap();
+        for _ in 0..2 {
+            write(&place("a.json"), b"2").unwrap();
+            write_private(&place("a.json"), b"2").unwrap();
+        }
+        assert_eq!(fs::read(place("precious")).unwrap(), b"1");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6);
+    }
+
+    #[test]
+    fn what_a_killed_process_has_left_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        let left = partial(&path, OWNERS_ALONE).unwrap().into_temp_path().keep().unwrap();
+        fs::write(folder.path().join("b.json"), b"1").unwrap();
+        remove_partial(&path);
+        assert!(!left.exists());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
     fn a_target_is_checked_without_a_trace() {
         let folder = tempfile::tempdir().unwrap();
         let place = |name: &str| folder.path().join(name);
@@ -407,10 +435,7 @@ mod tests {
         let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         write_private(&path, b"first").unwrap();
         assert_eq!(mode(), 0o600);
-        for open in [path.clone(), partial(&path)] {
-            fs::write(&open, b"x").unwrap();
-            fs::set_permissions(&open, Permissions::from_mode(0o644)).unwrap();
-        }
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         write_private(&path, b"2").unwrap();
         assert_eq!((mode(), fs::read(&path).unwrap()), (0o600, b"2".to_vec()));
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);

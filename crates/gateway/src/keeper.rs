@@ -9,6 +9,7 @@ use std::time::Duration;
 use ekiden_bpf::gateway::{Events, Found, Gateway, GatewayError, HookKind, KEPT};
 use ekiden_net::privileges::{Capability, has, keep_only};
 use ekiden_net::{device, kernel_text, patience, status_socket};
+use ekiden_units::Time;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -19,6 +20,7 @@ use crate::config::Config;
 use crate::error::{StartError, taken};
 use crate::full::Full;
 use crate::listing::{LISTED_MOST, Listing};
+use crate::pins;
 use crate::programs;
 use crate::renewing::{Pulse, Renewing};
 use crate::status::{Status, socket_name};
@@ -135,6 +137,12 @@ impl Keeper {
             counters.begun,
             counters.rewritten
         );
+        if self.config.restart_within > Time::ms(0) && ended.is_ok() && !pins::are_hidden() {
+            tracing::info!(
+                "its programs stay on {device} and go on for {}; `ekiden gateway remove {device}` takes them away",
+                self.config.restart_within
+            );
+        }
         ended
     }
 

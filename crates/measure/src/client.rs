@@ -141,11 +141,8 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The directions in which more was asked for than the server lets through, and a stream has brought its part of that.
-    pub fn limited_by_server(&self, asked: &Asked) -> Vec<Way> {
-        let Some(most) = self.bytes_most.filter(|most| asked.get().bytes.is_none_or(|bytes| bytes > *most)) else {
-            return Vec::new();
-        };
+    /// The directions in which a stream has brought its part of `most` bytes.
+    pub fn reached(&self, most: u64, asked: &Asked) -> Vec<Way> {
         let received = |way: Way| if Side::Near.sends(way) { &self.far_seen } else { &self.near_seen };
         let of = |way| received(way).iter().filter(move |seen| seen.way == way);
         let bytes = |way| of(way).map(|seen| seen.end.bytes).max().unwrap_or(0);
@@ -482,7 +479,7 @@ mod tests {
                 rows: Vec::new(),
             }]
         };
-        let with = |sent, received, bytes_most| Measured {
+        let with = |sent, received| Measured {
             from: ([127, 0, 0, 1], 1).into(),
             far: EndSettings::default(),
             near_seen: seen(sent),
@@ -490,11 +487,10 @@ mod tests {
             answers: Vec::new(),
             began_ns: 0,
             ended_ns: 0,
-            bytes_most,
+            bytes_most: None,
         };
-        assert_eq!(with(1_000_000, 1_000_000, Some(1_000_000)).limited_by_server(&asked), [Way::Forth]);
+        assert_eq!(with(1_000_000, 1_000_000).reached(1_000_000, &asked), [Way::Forth]);
         // Handed over, and still in a buffer when time ended it.
-        assert_eq!(with(1_000_000, 600_000, Some(1_000_000)).limited_by_server(&asked), []);
-        assert_eq!(with(1_000_000, 1_000_000, None).limited_by_server(&asked), []);
+        assert_eq!(with(1_000_000, 600_000).reached(1_000_000, &asked), []);
     }
 }

@@ -181,6 +181,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     written
 }
 
+/// The bytes that end a load before its time, and whose bound that is.
+fn bound(asked: &Asked, server: Option<u64>) -> Option<(u64, &'static str)> {
+    let LoadSettings { bytes: own, duration_us, .. } = asked.get();
+    match (*own, server) {
+        (own, Some(server)) if own.is_none_or(|own| own > server) => Some((server, "the limit of the server")),
+        (Some(own), _) if duration_us.is_some() => Some((own, "--limit or --bytes")),
+        _ => None,
+    }
+}
+
 /// One measurement, written where the user wants it; and whether it could be written. What came out is to be shown in any case.
 fn one(
     args: &Args,
@@ -193,8 +203,10 @@ fn one(
         true => iperf3::measure(&server.name, server.via.as_ref(), asked, started_unix_ms, progress)?,
         false => {
             let measured = measure(server, asked, Trace::No, progress)?;
-            for way in measured.limited_by_server(asked) {
-                out::note(format_args!("the limit of the server ended the load {}", way.word()));
+            if let Some((most, whose)) = bound(asked, measured.bytes_most) {
+                for way in measured.reached(most, asked) {
+                    out::note(format_args!("{whose} ended the load {}", way.word()));
+                }
             }
             (told(server, asked, &measured, started_unix_ms)?, samples(&measured))
         }

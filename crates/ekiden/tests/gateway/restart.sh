@@ -23,6 +23,7 @@ for signal in KILL TERM; do
   await 5 is "len(s['streams'])" 1
   packets=$(of "s['counters']['tracked']")
   kill -$signal $gateway; wait $gateway || true
+  [ $signal = KILL ] || grep -q "its programs stay on .* and go on for 60s" gateway.log || fail "$(tail gateway.log)"
   answered=$(grep -c answered answers || true)
   echo again >&9
   await 10 bash -c "[ \$(grep -c answered answers) -gt $answered ]"

@@ -51,7 +51,7 @@ td{white-space:nowrap}th:first-child,td:first-child{text-align:left;padding-left
 @media (max-width:48rem){thead{display:none}table,tbody,tr,td{display:block}\
 tr{padding:.5rem 0;border-bottom:1px solid var(--faint)}\
 td,td:first-child{padding:.1rem 0;border:0;text-align:right;white-space:normal;display:flex;justify-content:space-between;gap:1rem}\
-td:first-child{font-weight:600;display:block;text-align:left}td::before{content:attr(data-column);text-align:left;font-weight:400;opacity:.8}}\
+td:first-child{font-weight:600;display:block;text-align:left}td::before{content:attr(data-column);text-align:left;font-weight:400;opacity:.8}td:first-child::before{margin-right:.4rem}}\
 @media (max-width:30rem){svg text{font-size:17px}}";
 
 impl Page {

@@ -3,7 +3,6 @@
 
 mod parameters;
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use ekiden_congestion::{Algorithm, CongestionParameters, Tunables};
@@ -122,23 +121,24 @@ fn compare(held: &Registration, wanted: Option<CongestionParameters>) {
         Ok(found) => found,
         Err(error) => return tracing::warn!("the parameters of '{name}' are not known: {error}"),
     };
-    let mut differences = String::new();
+    let mut differences = Vec::new();
     let expected = wanted.unwrap_or_default();
     let pairs = found.iter().zip(expected.iter());
     for ((key, found), (_, wanted)) in
         pairs.filter(|((key, found), (_, wanted))| held.algorithm().reads(key.name) && found != wanted)
     {
-        let _ = write!(differences, ", {} is {found}, not {wanted}", key.name);
+        differences.push(format!("{} is {found}, not {wanted}", key.name));
     }
+    let differences = differences.join(", ");
     if differences.is_empty() {
         tracing::info!("'{name}' is in the kernel");
     } else if wanted.is_some() {
         tracing::warn!(
-            "'{name}' was in the kernel with other parameters than [congestion] has, which stay{differences} \
+            "'{name}' was in the kernel with other parameters than [congestion] has, which stay: {differences} \
              ('ekiden congestion set' changes them)"
         );
     } else {
-        tracing::info!("'{name}' was in the kernel with parameters that are not the defaults{differences}");
+        tracing::info!("'{name}' was in the kernel with parameters that are not the defaults: {differences}");
     }
 }
 

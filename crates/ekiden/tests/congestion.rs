@@ -146,7 +146,7 @@ fn other_parameters() -> Result<(), Failed> {
     let mut first = Node::start(&with_tcp("ekiden_bic"), &[])?;
     let text = with_tcp("ekiden_bic") + "[congestion.bic]\ns_max = 17.25\n";
     let mut second = Node::start(&text, &[])?;
-    second.says("which stay, bic.s_max is ")?;
+    second.says("which stay: bic.s_max is ")?;
     ensure(second.log().matches("WARN").count() == 1, || second.log())?;
     second.connects()?;
     first.ends(Signal::SIGTERM)?;

@@ -1,8 +1,8 @@
 """Strangers that hold what others need, before they have proven anything and after: places, memory, connections."""
-import contextlib, hashlib, hmac, os, resource, socket, subprocess, time, weakref
+import contextlib, functools, hashlib, hmac, os, resource, socket, subprocess, time, weakref
 
-from attacks import EXIT_TEXT, LEG, LEGS, OPEN, Scene
-from bench import NODE, PATIENCE, STRANGER, dial, receive, run
+from attacks import EXIT_TEXT, LEG, LEGS, OPEN, SOCKS, Scene, give
+from bench import NODE, PATIENCE, STRANGER, dial, receive, run, socks
 
 MEASURING = 7100
 # A ClientHello of 64,000 bytes that never ends, a byte in each TLS record (RFC 8446 section 5.1).
@@ -134,4 +134,32 @@ def frame(kind, body):
     return bytes([kind, 0, 0, 0]) + len(body).to_bytes(4, "big") + body
 
 
-ALL = [silent_measuring, endless_hellos, idle_node]
+class blocked_client(Scene):
+    """600 streams of one address that stand still in both directions; `limits.memory` of 16 MiB."""
+
+    lead = 10.0
+
+    def begin(self, at_node):
+        self.node('[limits]\nmemory = "16MiB"\n' + OPEN + EXIT_TEXT, files=16384)
+        self.spring = self.server(give)
+
+    def strangers(self, at_node):
+        asks = functools.partial(fill, self.spring if at_node else None)
+        return [(hold, self.target(at_node, SOCKS), 600, [STRANGER], asks)]
+
+
+ASKED = weakref.WeakSet()
+
+
+def fill(spring, stream):
+    """Asks for a server that only gives, once for each connection; then sends what is taken."""
+    if spring and stream not in ASKED:
+        socks(stream, NODE, spring)
+        ASKED.add(stream)
+    stream.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            stream.send(bytes(65_536))
+
+
+ALL = [silent_measuring, endless_hellos, idle_node, blocked_client]

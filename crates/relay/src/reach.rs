@@ -288,15 +288,17 @@ pub async fn reach_via(
     Ok(Upstream { peer, bound: Some(bound), took_early, class, ..Upstream::from(Side::node(stream)) })
 }
 
-/// Refuses a new stream while the running ones hold as much memory as they may.
+/// Refuses a new stream while the running ones hold as much memory as they may, all together or those of whoever asks.
 fn ensure_memory(node: &Node) -> Result<(), Failure> {
-    match budget::is_full() {
-        true => {
-            let text = format_args!("node {} holds limits.memory", node.config().name);
-            Err(Failure::new(FailureCode::Overloaded, text))
-        }
-        false => Ok(()),
-    }
+    let name = &node.config().name;
+    let text = if budget::is_full() {
+        format!("node {name} holds limits.memory")
+    } else if budget::is_overdrawn() {
+        format!("node {name} holds for whoever asks the share of limits.memory that one may have")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(FailureCode::Overloaded, text))
 }
 
 /// Connects to a destination from here, with the client's address if this node acts as its clients.

@@ -94,6 +94,7 @@ async fn prepare(
         Box::pin(leg::serve(&mut permit, &listener, security, stream)).await;
         return None;
     }
+    permit.pays();
     let node = permit.node();
     let stream = match &listener.kind {
         ListenerKind::Leg(_) => None,

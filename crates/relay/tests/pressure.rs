@@ -250,22 +250,56 @@ fn strangers_on_a_leg_listener_leave_room_also_where_descriptors_are_few() {
     drop(strangers);
 }
 
+/// As [`asks`], of a proxy that is told who the client is.
+fn asks_for(client: &str, proxy: SocketAddr, to: SocketAddr) -> TcpStream {
+    let mut stream = connect(proxy);
+    let [high, low] = to.port().to_be_bytes();
+    write!(stream, "PROXY TCP4 {client} 192.0.2.1 1000 1080\r\n").unwrap();
+    // It may be reset by now.
+    let _ = stream.write_all(&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low, b'h', b'i']);
+    stream
+}
+
 #[test]
 fn one_client_leaves_room_for_others_where_descriptors_are_few() {
     let listen = format!("{SOCKS}proxy_protocol_from = [\"127.0.0.1\"]\n");
     let node = Process::start_with_files("one-client", &format!("threads = 1\n{listen}"), 160);
-    let server = late_echo();
-    let asks = |client: &str| {
-        let mut stream = connect(node.addresses[0]);
-        let [high, low] = server.port().to_be_bytes();
-        write!(stream, "PROXY TCP4 {client} 192.0.2.1 1000 1080\r\n").unwrap();
-        // It may be reset by now.
-        let _ = stream.write_all(&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low, b'h', b'i']);
-        stream
-    };
-    let held: Vec<TcpStream> = (0..100).map(|_| asks("192.0.2.7")).collect();
-    assert_eq!(is_answered(asks("192.0.2.8")), (0, b"hi".to_vec()), "another client is served");
+    let (proxy, server) = (node.addresses[0], late_echo());
+    let held: Vec<TcpStream> = (0..100).map(|_| asks_for("192.0.2.7", proxy, server)).collect();
+    assert_eq!(is_answered(asks_for("192.0.2.8", proxy, server)), (0, b"hi".to_vec()), "another client is served");
     drop(held);
+}
+
+#[test]
+fn one_client_whose_streams_stand_still_leaves_memory_to_others() {
+    let told = "proxy_protocol_from = [\"127.0.0.1\"]\n";
+    let limits = "[limits]\nmemory = \"4MiB\"\n";
+    let node = Process::start("share", &format!("threads = 1\n{BUFFERS}{limits}{SOCKS}{told}"));
+    let (proxy, echo, (listener, still)) = (node.addresses[0], late_echo(), small_listener());
+    let first_reply = |stream: &mut TcpStream| {
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        head[3]
+    };
+    let (mut clients, mut servers) = (Vec::new(), Vec::new());
+    // A piece of each direction is 64 KiB, and so 4 MiB are soon full.
+    let held = (0..400).find(|_| {
+        let mut client = asks_for("192.0.2.7", proxy, still);
+        if first_reply(&mut client) == 1 {
+            return true;
+        }
+        servers.push(accept(&listener));
+        client.set_nonblocking(true).unwrap();
+        clients.push(client);
+        write_all_that_is_taken(&mut clients[servers.len() - 1..], Duration::from_millis(20));
+        false
+    });
+    assert!(held.is_some_and(|streams| streams >= 8), "its share is reached: {held:?}");
+    // What is there goes on, a little at a time, and all of it leaves room.
+    write_all_that_is_taken(&mut clients, Duration::from_millis(200));
+    assert_eq!(is_answered(asks_for("192.0.2.8", proxy, echo)), (0, b"hi".to_vec()), "another client is served");
+    drop((clients, servers));
+    wait_until("it may begin streams again", || first_reply(&mut asks_for("192.0.2.7", proxy, echo)) == 0);
 }
 
 #[test]

@@ -3,27 +3,74 @@
 //!
 //! One stream holds little, but there may be many. From half of the limit on, streams move smaller pieces. At the limit no new
 //! stream begins. A running stream never waits until another frees memory.
+//!
+//! Nobody fills it alone: what a connection's task holds counts also for its [`Payer`], once that is known. A payer that holds its share
+//! begins no new stream, and those that it has move very small pieces.
 
+use std::cell::RefCell;
+use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// For all nodes of the process together, because they share its memory.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
+tokio::task_local! {
+    static PAYER: RefCell<Option<(Arc<Payer>, Share)>>;
+}
+
+/// The bytes that are held for one client, or one other node.
+#[derive(Debug, Default)]
+pub struct Payer(AtomicUsize);
+
+/// The part of the limit that one payer may hold.
+#[derive(Debug, Clone, Copy)]
+pub enum Share {
+    /// A quarter: a client's. What it has others hold behind this node is as much again.
+    Quarter,
+    /// Half: that of a node, which has clients of its own.
+    Half,
+}
+
+/// How much memory there is for a stream's next piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// As much as it wants.
+    Plenty,
+    /// Half of the limit is reached.
+    Scarce,
+    /// Its payer's share is reached.
+    Overdrawn,
+}
+
 /// The bytes that one holder holds. They count until it is dropped.
 #[derive(Debug, Default)]
-pub struct Holding(u32);
+pub struct Holding {
+    bytes: u32,
+    payer: Option<Arc<Payer>>,
+}
 
 impl Holding {
     /// Sets how many bytes it holds.
     pub fn set(&mut self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        if bytes > self.0 {
-            HELD.fetch_add((bytes - self.0) as usize, Ordering::Relaxed);
-        } else if bytes < self.0 {
-            HELD.fetch_sub((self.0 - bytes) as usize, Ordering::Relaxed);
+        if bytes == self.bytes {
+            return;
         }
-        self.0 = bytes;
+        // Who pays is known before a stream holds its first byte, and does not change while it holds any.
+        if self.bytes == 0 {
+            self.payer = PAYER.try_with(|payer| Some(payer.borrow().as_ref()?.0.clone())).ok().flatten();
+        }
+        let counts = [Some(&HELD), self.payer.as_deref().map(|payer| &payer.0)];
+        for count in counts.into_iter().flatten() {
+            if bytes > self.bytes {
+                count.fetch_add((bytes - self.bytes) as usize, Ordering::Relaxed);
+            } else {
+                count.fetch_sub((self.bytes - bytes) as usize, Ordering::Relaxed);
+            }
+        }
+        self.bytes = bytes;
     }
 }
 
@@ -31,6 +78,17 @@ impl Drop for Holding {
     fn drop(&mut self) {
         self.set(0);
     }
+}
+
+/// A task of which it can be said who pays for what it holds.
+pub fn paid<F: Future>(task: F) -> impl Future<Output = F::Output> {
+    PAYER.scope(RefCell::default(), task)
+}
+
+/// From now on `payer` pays for what this task holds, and may hold `share` of the limit.
+pub fn pays(payer: Arc<Payer>, share: Share) {
+    // Elsewhere than in a task of a connection nobody pays.
+    let _ = PAYER.try_with(|of| of.replace(Some((payer, share))));
 }
 
 /// Sets the limit, in bytes.
@@ -48,7 +106,65 @@ pub fn is_full() -> bool {
     held() >= LIMIT.load(Ordering::Relaxed)
 }
 
-/// Whether half of the limit is reached, so that streams must move smaller pieces.
-pub fn is_scarce() -> bool {
-    held() >= LIMIT.load(Ordering::Relaxed) / 2
+/// Whether the share of this task's payer is reached, so that it may begin nothing new.
+pub fn is_overdrawn() -> bool {
+    let is_reached = |(payer, share): &(Arc<Payer>, Share)| {
+        let part = match share {
+            Share::Quarter => 4,
+            Share::Half => 2,
+        };
+        payer.0.load(Ordering::Relaxed) >= LIMIT.load(Ordering::Relaxed) / part
+    };
+    PAYER.try_with(|payer| payer.borrow().as_ref().is_some_and(is_reached)).unwrap_or(false)
+}
+
+/// How much memory there is for the next piece of a stream of this task.
+pub fn room() -> Room {
+    if is_overdrawn() {
+        Room::Overdrawn
+    } else if held() >= LIMIT.load(Ordering::Relaxed) / 2 {
+        Room::Scarce
+    } else {
+        Room::Plenty
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // The counts are the process's, so other tests hold some too: all here are of the payers.
+    #[tokio::test]
+    async fn who_holds_a_share_is_overdrawn_and_others_are_not() {
+        let (one, other) = (Arc::new(Payer::default()), Arc::new(Payer::default()));
+        let most = LIMIT.swap(1 << 30, Ordering::Relaxed);
+        let greedy = paid(async {
+            let mut before = Holding::default();
+            before.set(1 << 20);
+            pays(one.clone(), Share::Quarter);
+            let mut holding = Holding::default();
+            holding.set((1 << 28) - 1);
+            assert_eq!(room(), Room::Plenty);
+            holding.set(1 << 28);
+            before.set(2 << 20);
+            assert_eq!(room(), Room::Overdrawn);
+            let modest = paid(async {
+                pays(other.clone(), Share::Half);
+                let mut holding = Holding::default();
+                holding.set(1 << 28);
+                assert_eq!(room(), Room::Scarce);
+                holding
+            });
+            let held = modest.await;
+            assert_eq!(other.0.load(Ordering::Relaxed), 1 << 28);
+            drop(held);
+            holding
+        });
+        let held = greedy.await;
+        assert!(!is_overdrawn(), "nobody pays here");
+        assert_eq!(one.0.load(Ordering::Relaxed), 1 << 28, "what was held before is nobody's");
+        drop(held);
+        assert_eq!((one.0.load(Ordering::Relaxed), other.0.load(Ordering::Relaxed)), (0, 0));
+        LIMIT.store(most, Ordering::Relaxed);
+    }
 }

@@ -14,7 +14,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus};
 use rustls::{AlertDescription, CertificateError, CommonState, Error, InvalidMessage, PeerIncompatible};
 
-use crate::budget;
+use crate::budget::{self, Room};
 
 /// The most payload of a record (RFC 8446 §5.1), and the other bytes of a record: header, content type, tag.
 const RECORD: usize = 16 << 10;
@@ -280,7 +280,7 @@ impl Session {
             }
             room.resize(room.len().max(before + ENCRYPTED_PIECE), 0);
             room[..before].copy_from_slice(&self.partial);
-            let piece = if budget::is_scarce() { RECORD + RECORD_OVERHEAD } else { ENCRYPTED_PIECE };
+            let piece = if budget::room() == Room::Plenty { ENCRYPTED_PIECE } else { RECORD + RECORD_OVERHEAD };
             let piece = if is_unproven { most - before } else { piece };
             let n = read(&mut room[before..before + piece])?;
             if n == 0 {
@@ -407,7 +407,7 @@ impl Encrypted {
         &mut self,
         mut write: impl FnMut(&mut [u8]) -> Result<Result<usize, InsufficientSizeError>, Error>,
     ) -> Result<Step, Error> {
-        let usual = if budget::is_scarce() { 0 } else { ENCRYPTED_PIECE };
+        let usual = if budget::room() == Room::Plenty { ENCRYPTED_PIECE } else { 0 };
         if self.bytes.is_empty() && usual > 0 {
             self.bytes = SPARE.take();
         }

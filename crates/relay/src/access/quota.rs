@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ekiden_net::socket::client_of;
+use ekiden_transport::budget::Payer;
 
 /// Parts of a table, each with a lock of its own.
 const PARTS: usize = 16;
@@ -60,6 +61,7 @@ struct Part<K> {
 struct Entry {
     full_at: Duration,
     open: u32,
+    payer: Option<Arc<Payer>>,
 }
 
 /// Counts one open connection until it is dropped.
@@ -87,6 +89,12 @@ impl From<IpAddr> for ClientKey {
 }
 
 impl ClientKey {
+    /// Whether it is this machine, and so all of its programs and users.
+    pub fn is_own(self) -> bool {
+        // ::1 is kept as the first of its 64 bits.
+        self.0.is_loopback() || self.0.is_unspecified()
+    }
+
     /// The network that it is in, of the size that a site is given at most (RFC 6177 §2): the first 48 bits of an IPv6 address. Of
     /// IPv4 it is the address.
     pub fn site(self) -> Self {
@@ -206,6 +214,12 @@ impl<K: Hash + Eq> QuotaGuard<K> {
         if let Some(entry) = part.entries.get_mut(&self.key) {
             entry.full_at = entry.full_at.saturating_sub(BURST / self.rate);
         }
+    }
+
+    /// Whoever pays for the memory that its connections hold.
+    pub fn payer(&self) -> Arc<Payer> {
+        let mut part = self.quotas.part(&self.key);
+        part.entries.get_mut(&self.key).map(|entry| entry.payer.get_or_insert_default().clone()).unwrap_or_default()
     }
 
     /// The client or user that it counts for.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use ekiden_net::socket::{Listening, has_waiting};
 use ekiden_net::steer;
+use ekiden_transport::budget;
 use tokio::sync::{oneshot, watch};
 
 use crate::config::Listener;
@@ -176,9 +177,10 @@ fn start(
     let worker = &workers[pick(workers.len(), open, me, are_short)];
     let permit = Permit::new(node, worker, claim);
     if last {
-        worker.handle.spawn(serve::last_connection(node.begin(), permit, current.clone(), stream, from));
+        let serving = serve::last_connection(node.begin(), permit, current.clone(), stream, from);
+        worker.handle.spawn(budget::paid(serving));
     } else {
-        worker.handle.spawn(serve::connection(permit, current.clone(), stream, from));
+        worker.handle.spawn(budget::paid(serve::connection(permit, current.clone(), stream, from)));
     }
 }
 

@@ -13,6 +13,7 @@ use ekiden_relay_proto::leg::{
     Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, Open, decode_ask, encode_failed, encode_opened,
 };
 use ekiden_relay_proto::{Failure, FailureCode};
+use ekiden_transport::budget::{self, Share};
 use ekiden_transport::frames::{invalid, read_frame, send};
 use ekiden_transport::{Admission, Connection, Credential, Security, accept, segments};
 use indexmap::IndexMap;
@@ -201,6 +202,10 @@ async fn serve_stream(
 ) -> io::Result<BetweenStreams> {
     let busy = node.begin();
     let counted = node.count_stream_of(&from.owner);
+    // Where this node serves others besides, it must leave them memory.
+    if let Some(counted) = counted.as_ref().ok().filter(|_| node.config().serves_several()) {
+        budget::pays(counted.payer(), Share::Half);
+    }
     let class = Some(request.class.as_str()).filter(|class| !class.is_empty());
     let to = Destination::asked(&request.target).on_behalf_of(request.client).of_class(class);
     let to = to.called(request.id.as_ref());

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ekiden_transport::Stranger;
+use ekiden_transport::budget::{self, Share};
 use tokio::sync::watch;
 
 use super::{Load, Node, Worker};
@@ -91,6 +92,13 @@ impl Permit {
         self.quota.is_some()
     }
 
+    /// From now on its client pays for the memory that this task holds. Those of this machine share one address, and pay nothing.
+    pub fn pays(&self) {
+        if let Some(quota) = self.quota.as_ref().filter(|quota| !quota.key().is_own()) {
+            budget::pays(quota.payer(), Share::Quarter);
+        }
+    }
+
     /// It has proven the key of another node: it no longer counts as a stranger's, or for its address.
     pub fn is_proven(&mut self) {
         if let Some(unproven) = self.unproven.take() {
@@ -142,7 +150,7 @@ impl Drop for Permit {
 fn acquire(node: &Node, address: IpAddr) -> Option<QuotaGuard<ClientKey>> {
     let client = ClientKey::from(address);
     let limits = &node.config().limits;
-    let is_own = address.to_canonical().is_loopback();
+    let is_own = client.is_own();
     let rate = if is_own { limits.loopback_rate } else { limits.client_rate };
     // Clients on this machine share one address, and use its files in any case. An operator who sets the limit knows them.
     let most = if is_own || limits.limits_clients { u32::MAX } else { node.most_of_one_client() };

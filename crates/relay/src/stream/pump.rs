@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 
 use ekiden_net::splice::PooledPipe;
 use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header};
-use ekiden_transport::budget::{self, Holding};
+use ekiden_transport::budget::{self, Holding, Room};
 use ekiden_transport::{Connection, is_transient};
 use socket2::SockRef;
 use tokio::io::Interest;
@@ -29,6 +29,9 @@ pub use error::PumpError;
 
 /// A piece that fills this many bytes shows that splicing pays.
 const SMALL: usize = 16 << 10;
+
+/// The most bytes read at a time for whoever holds more memory than its share.
+const VERY_SMALL: usize = 1 << 10;
 
 /// The most bytes read at a time when there is no pipe. With a frame's header they fill four TLS records.
 const LARGE: usize = (64 << 10) - HEADER_BYTES;
@@ -328,10 +331,12 @@ impl Pump {
             Source::UntilEnd(_) => self.bulk,
             _ => due > SMALL && (self.bulk || due > LARGE),
         };
-        if let (true, Some(socket), Some(_)) = (worth_it && self.copies == 0, from.plain(), to.plain()) {
+        let room = budget::room();
+        let splices = worth_it && self.copies == 0 && room != Room::Overdrawn;
+        if let (true, Some(socket), Some(_)) = (splices, from.plain(), to.plain()) {
             ready!(socket.poll_read_ready(cx)).map_err(PumpError::Receive)?;
             if let Some(mut pipe) = PooledPipe::take() {
-                let most = if budget::is_scarce() { due.min(SMALL) } else { due };
+                let most = if room == Room::Scarce { due.min(SMALL) } else { due };
                 match pipe.fill(socket, most) {
                     Ok(0) => {}
                     Ok(n) => return Poll::Ready(self.spliced(pipe, n, to)),
@@ -347,7 +352,11 @@ impl Pump {
             }
         }
         self.copies = self.copies.saturating_sub(1);
-        let piece = if self.bulk && !budget::is_scarce() { LARGE } else { SMALL };
+        let piece = match room {
+            Room::Overdrawn => VERY_SMALL,
+            Room::Plenty if self.bulk => LARGE,
+            Room::Plenty | Room::Scarce => SMALL,
+        };
         self.copy(cx, due, piece, from, to)
     }
 

@@ -190,6 +190,11 @@ impl<Route: Ord + Clone> Places<Route> {
         self.trust.may_take(path, now)
     }
 
+    /// Since when other streams try this path, and it is still to be seen that it delivers.
+    pub fn tried_since(&self, path: &Path) -> Option<Time> {
+        self.trust.tried_since(path)
+    }
+
     /// A stream tries this path, the first of its own or a later one.
     pub fn tries(&mut self, path: &Path, now: Time) {
         self.trust.takes(path, now);

@@ -145,6 +145,14 @@ impl Trust {
         self.all(path, |node| node.is_none_or(|node| node.may_take(now)))
     }
 
+    /// Since when a stream has tried the node in between that has been tried for longest, of those of which it is still to be seen that they
+    /// deliver: the longer ago, the less is to be hoped.
+    pub fn tried_since(&self, path: &Path) -> Option<Time> {
+        let exit = path.0.last()?;
+        let nodes = path.relays().iter().filter_map(|relay| self.0.get(relay)?.get(exit));
+        nodes.filter(|node| !node.delivers).filter_map(|node| node.trial).min()
+    }
+
     /// Whether it is still to be seen that one of the nodes in between delivers.
     pub fn is_on_trial(&self, path: &Path) -> bool {
         !self.all(path, |node| node.is_some_and(|node| node.delivers))
@@ -206,6 +214,18 @@ mod tests {
         trust.held_back(&delhi, much_later);
         assert_eq!(trust.aside(&delhi, much_later), Some(much_later + ASIDE));
         assert_eq!(trust.aside(&over("cairo"), Time::secs(5)), None);
+    }
+
+    #[test]
+    fn of_nodes_that_are_tried_the_one_tried_for_longest_is_known() {
+        let mut trust = Trust::default();
+        let both = Path(vec!["delhi".into(), "cairo".into(), "paris".into()]);
+        trust.takes(&over("delhi"), Time::secs(1));
+        trust.takes(&over("cairo"), Time::secs(2));
+        assert_eq!(trust.tried_since(&both), Some(Time::secs(1)));
+        trust.delivered(&over("delhi"), Time::secs(1), true);
+        assert_eq!(trust.tried_since(&both), Some(Time::secs(2)));
+        assert_eq!(trust.tried_since(&over("perth")), None);
     }
 
     #[test]

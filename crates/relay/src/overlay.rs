@@ -306,6 +306,11 @@ impl Overlay {
         self.lock().places.is_free(&taken.path, self.now())
     }
 
+    /// Since when other streams try this path, and it is still to be seen that it delivers.
+    pub fn tried_since(&self, taken: &Taken) -> Option<Time> {
+        self.lock().places.tried_since(&taken.path)
+    }
+
     /// A stream tries this path.
     pub fn tries(&self, taken: &Taken) {
         self.lock().places.tries(&taken.path, self.now());

@@ -1,5 +1,6 @@
 //! Reaches a destination over the overlay, on the best path that is known, and on the next one where that fails.
 
+use std::cmp::Reverse;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -240,7 +241,10 @@ impl Search<'_> {
         let is_free = |at: &usize| is_well(at) && (is_own(*at) || overlay.is_free(&self.rest[*at]));
         let places = || (0..=chosen).rev();
         let free = places().find(is_free).map(Standing::Free);
-        free.or_else(|| places().find(is_well).map(Standing::Tried)).or(Some(Standing::Fails(chosen)))
+        // One that has been tried for long has had its time to deliver.
+        let since = |at: &usize| Reverse(overlay.tried_since(&self.rest[*at]));
+        let tried = || places().filter(is_well).min_by_key(since).map(Standing::Tried);
+        free.or_else(tried).or(Some(Standing::Fails(chosen)))
     }
 
     /// Begins to try a path: with a turn, or when it is the stream's.

@@ -4,6 +4,8 @@ mod kernel;
 mod status;
 mod trace;
 
+use std::fmt;
+
 use clap::{Args as ClapArgs, Subcommand};
 use ekiden_bpf::{Error, Registration, is_pinned, pin, register, registered, unpin};
 use ekiden_congestion::{Algorithm, CongestionParameters, Parameter, Tunables};
@@ -72,6 +74,7 @@ fn all_if_none(names: Vec<Algorithm>) -> Vec<Algorithm> {
 }
 
 fn load(names: &[Algorithm], changes: &[kernel::Setting]) -> anyhow::Result<()> {
+    must_be_read(changes, names)?;
     let mut settings = CongestionParameters::default();
     kernel::change(&mut settings, changes)?;
     let mut there = Vec::new();
@@ -80,10 +83,17 @@ fn load(names: &[Algorithm], changes: &[kernel::Setting]) -> anyhow::Result<()> 
     }
     let held = register(names, &Tunables::new(&settings)?)?;
     // Whoever has registered it, what was asked for here holds.
-    for one in held.iter().filter(|one| !changes.is_empty() && there.contains(&one.algorithm())) {
-        let mut settings = one.parameters()?;
-        kernel::change(&mut settings, changes)?;
-        one.set(&settings)?;
+    let mut changed = Vec::new();
+    for one in held.iter().filter(|one| there.contains(&one.algorithm())) {
+        let before = one.parameters()?;
+        let mut after = before;
+        for change in changes.iter().filter(|change| one.algorithm().reads(&change.name)) {
+            after.set(&change.name, &change.value)?;
+        }
+        if after != before {
+            one.set(&after)?;
+            changed.push(one.algorithm());
+        }
     }
     let had_mount = kernel::has_mount();
     let mut pinned = Vec::new();
@@ -107,7 +117,7 @@ fn load(names: &[Algorithm], changes: &[kernel::Setting]) -> anyhow::Result<()> 
     }
     for one in &held {
         let name = one.algorithm();
-        let changed = if changes.is_empty() { "" } else { ", its parameters changed" };
+        let changed = if changed.contains(&name) { ", its parameters changed" } else { "" };
         out::line(match (there.contains(&name), pinned.contains(&name)) {
             (false, _) => format!("{name}: loaded; stays until 'ekiden congestion unload' or a reboot"),
             (true, true) => format!("{name}: was there for as long as a process runs, and stays now{changed}"),
@@ -119,14 +129,7 @@ fn load(names: &[Algorithm], changes: &[kernel::Setting]) -> anyhow::Result<()> 
 
 fn set(changes: &[kernel::Setting]) -> anyhow::Result<()> {
     let held = kernel::all_registered()?;
-    // What is set would otherwise go nowhere.
-    for change in changes {
-        let readers = Algorithm::LOADABLE.into_iter().filter(|&algorithm| algorithm.reads(&change.name));
-        let readers: Vec<_> = readers.collect();
-        if !held.iter().any(|one| readers.contains(&one.algorithm())) {
-            return Err(readers.first().map_or(NothingThere.into(), |&reader| Error::NotThere(reader).into()));
-        }
-    }
+    must_be_read(changes, &held.iter().map(Registration::algorithm).collect::<Vec<_>>())?;
     let mut wanted: Vec<(&Registration, CongestionParameters, CongestionParameters)> = Vec::new();
     for one in &held {
         let before = one.parameters()?;
@@ -155,6 +158,12 @@ fn set(changes: &[kernel::Setting]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Refuses what would go nowhere: a parameter that none of `by` reads.
+fn must_be_read(changes: &[kernel::Setting], by: &[Algorithm]) -> Result<(), NobodyReads> {
+    let unread = changes.iter().find(|change| !by.iter().any(|one| one.reads(&change.name)));
+    unread.map_or(Ok(()), |change| Err(NobodyReads { parameter: change.name.clone(), by: by.to_vec() }))
+}
+
 fn unload(names: &[Algorithm]) -> anyhow::Result<()> {
     for &name in names {
         let was_pinned = unpin(name)?;
@@ -173,6 +182,27 @@ fn unload(names: &[Algorithm]) -> anyhow::Result<()> {
 #[derive(Debug, thiserror::Error)]
 #[error("none of ekiden's congestion controls is in the kernel; 'ekiden congestion load' brings them there")]
 pub struct NothingThere;
+
+/// That none of the congestion controls that are to be changed reads a parameter.
+#[derive(Debug, thiserror::Error)]
+pub struct NobodyReads {
+    parameter: String,
+    by: Vec<Algorithm>,
+}
+
+impl fmt::Display for NobodyReads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listed = |names: &[Algorithm]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let readers = Algorithm::LOADABLE.into_iter().filter(|one| one.reads(&self.parameter)).collect::<Vec<_>>();
+        let (readers, by) = (listed(&readers), listed(&self.by).join(", "));
+        let (parameter, which) = (&self.parameter, readers.join(", "));
+        let load = readers.join(" ");
+        write!(
+            f,
+            "{parameter} is a parameter of {which}, not of {by}; 'ekiden congestion load {load}' brings what reads it into the kernel"
+        )
+    }
+}
 
 /// The exit code that goes with a failure.
 pub fn code(error: &Error) -> u8 {

@@ -129,7 +129,10 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if let Some(error) = error.downcast_ref::<ekiden_bpf::Error>() {
         return Some(congestion::code(error));
     }
-    if error.is::<ekiden_congestion::ParameterError>() || error.is::<congestion::NothingThere>() {
+    if error.is::<ekiden_congestion::ParameterError>()
+        || error.is::<congestion::NothingThere>()
+        || error.is::<congestion::NobodyReads>()
+    {
         return Some(2);
     }
     if let Some(error) = error.downcast_ref::<ekiden_measure::Error>() {

@@ -76,6 +76,12 @@ fn round_trip() -> Result<(), Failed> {
     ensure(changed.contains(&format!("{name}: {key} 0.2 → 0.25")), || changed.clone())?;
     let again = done(congestion(&["load", name]))?;
     ensure(again.contains(&format!("{name}: was loaded already")), || again.clone())?;
+    let same = done(congestion(&["load", name, "--set", &format!("{key}=0.25")]))?;
+    ensure(!same.contains("changed"), || same.clone())?;
+    let other = done(congestion(&["load", name, "--set", &format!("{key}=0.3")]))?;
+    ensure(other.contains(&format!("{name}: was loaded already, its parameters changed\n")), || other.clone())?;
+    let of_another = congestion(&["load", name, "--set", "far.queue=0.3"]).output()?;
+    refused(&of_another, 2, &format!("far.queue is a parameter of ekiden_far, not of {name}; "))?;
 
     let unloaded = done(congestion(&["unload", name]))?;
     let elsewhere = unloaded.contains("is held by process");

@@ -32,6 +32,12 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
     ("", &["scenario", "show", "/nonexistent/file"], 3, "/nonexistent/file: cannot be read"),
     ("", &["congestion", "load", "hstcp"], 2, "did you mean ekiden_hstcp?"),
     ("", &["congestion", "load", "--set", "ghstcp.span=99"], 2, "it is a number from 0.05 to 8: "),
+    (
+        "",
+        &["congestion", "load", "ekiden_bic", "--set", "far.queue=0.5"],
+        2,
+        "far.queue is a parameter of ekiden_far, not of ekiden_bic; 'ekiden congestion load ekiden_far' brings",
+    ),
     ("", &["congestion", "set", "ghstcp.spam=1"], 2, "there is no parameter 'ghstcp.spam' (there are "),
     ("", &["congestion", "set"], 2, "<KEY=VALUE>"),
     (

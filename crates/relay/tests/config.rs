@@ -178,7 +178,7 @@ fn what_is_shown_is_a_configuration_without_secrets() {
         [class.web]\nkind = \"interactive\"\nweight = 3\nfloor = \"2Mbit/s\"\nusers = [\"alice\"]\nstreams = 9\n\
         [class.bulk]\nceiling = \"50Mbit/s\"\n[[route]]\nto = [\"a:1\"]\nvia = [\"osaka\"]\nclass = \"web\"\n\
         [listen.classed]\nkind = \"http\"\naddress = \"127.0.0.1:8\"\nclass = \"web\"\n\
-        [exit]\nclient_addresses = [\"10.1.2.3/8\", \"fd00::1\"]\n"
+        [exit]\nclient_addresses = [\"10.0.0.0/8\", \"fd00::1\"]\n"
     );
     let shown = config(&text).to_string();
     let pem = std::fs::read_to_string(directory().join("key.pem")).unwrap();
@@ -261,8 +261,16 @@ fn patterns_match_what_they_say() {
     ] {
         assert!(!matches(pattern, target), "{pattern} {target}");
     }
-    for wrong in ["", ":80", "a:0", "a:x", "10.0.0.0/33", ".10.0.0.1", "a/b", "*:*"] {
-        assert!(Pattern::parse(wrong).is_err(), "{wrong}");
+    for wrong in
+        ["", ":80", "a:0", "a:x", "10.0.0.0/33", ".10.0.0.1", "a/b", "*:*", "10.0.0.1-10.0.0.9", "192.0.2.300:80", ".1"]
+    {
+        assert!(Pattern::parse(wrong).unwrap_err().contains("use a network (10.0.0.0/8)"), "{wrong}");
+    }
+    for (wrong, said) in [
+        ("10.0.0.1/8", "10.0.0.1/8 is no network: 10.0.0.0/8 is the one around it"),
+        ("[2001:db8::1/32]:443", "2001:db8::1/32 is no network: 2001:db8::/32 is the one around it"),
+    ] {
+        assert_eq!(Pattern::parse(wrong).unwrap_err(), said);
     }
 }
 

@@ -28,7 +28,7 @@ pub enum HostText {
     Ip(IpAddr),
     /// An IPv6 address on one interface, by name or number.
     Zoned(Ipv6Addr, String),
-    /// A name: 1 to 255 letters, digits, `-`, `_` and `.`, in lower case.
+    /// A name: 1 to 255 letters, digits, `-`, `_` and `.`, in lower case, not all of them digits, `-` and `.`.
     Name(String),
 }
 
@@ -60,6 +60,11 @@ impl HostText {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         let is_name =
             text.len() <= NAME_MOST && text.bytes().all(allowed) && !text.starts_with('.') && !text.contains("..");
+        // Every domain at the top has a letter (RFC 1123 section 2.1).
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.'));
+        if is_name && is_number {
+            return Err(AddressError::Number(shown(text)));
+        }
         if is_name { Ok(Self::Name(text.to_ascii_lowercase())) } else { Err(AddressError::Host(shown(text))) }
     }
 
@@ -341,6 +346,12 @@ mod tests {
             ("me@city.example:80", Err("without me@, as in city.example:80"), Err("without me@")),
             ("city.example:80/", Err("without /, as in city.example:80"), Err("without /")),
             ("city example:80", Err("not an address"), Err("not an address")),
+            ("192.0.2.300:80", Err("'192.0.2.300' is no IPv4 address: write"), Err("'192.0.2.300' is no IPv4 address")),
+            ("192.0.2.1-192.0.2.9", Err("192.0.2.9' is no IPv4 address"), Err("192.0.2.9' is no IPv4 address")),
+            ("192.0.2.1.:80", Err("no host name has digits alone"), Err("no host name has digits alone")),
+            ("127.1:80", Err("is no IPv4 address"), Err("is no IPv4 address")),
+            ("80", Err("is no IPv4 address"), Err("is no IPv4 address")),
+            ("1a.2:80", Ok("1a.2:80"), Ok("1a.2:80")),
             (".example:80", Err("not an address"), Err("not an address")),
             ("a..example:80", Err("not an address"), Err("not an address")),
             ("caf\u{e9}.example:80", Err("not an address"), Err("not an address")),

@@ -1,4 +1,5 @@
-//! Quantities with their units, [`Bytes`], [`BitRate`], [`Time`] and [`Fraction`]; and hosts with their ports, [`HostPort`].
+//! Quantities with their units, [`Bytes`], [`BitRate`], [`Time`] and [`Fraction`]; hosts with their ports, [`HostPort`]; and
+//! [`network`]s.
 //!
 //! All four quantities are written the same way in scenario files, node configurations and flags — a number
 //! and a unit, such as `64KiB`, `70Mbit/s`, `12.5ms`, `0.1%` — and printed so that they parse back
@@ -8,9 +9,11 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod address;
+mod network;
 mod parse;
 mod quantity;
 
 pub use address::{AddressError, HostPort, HostText};
+pub use network::{NetworkError, network};
 pub use parse::ParseError;
 pub use quantity::{BitRate, Bytes, Fraction, Time};

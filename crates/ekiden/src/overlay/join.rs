@@ -1,6 +1,5 @@
 //! `ekiden overlay join`.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -79,16 +78,9 @@ pub fn position(text: &str) -> Result<Position, String> {
     text.to_owned().try_into()
 }
 
-/// A destination as in a route, but a network without host bits.
+/// A destination as in a route.
 pub fn destination(text: &str) -> Result<String, String> {
-    let of = Pattern::parse(text)?.addresses();
-    let own = text.split_once('/').and_then(|(own, _)| own.trim_start_matches('[').parse::<IpAddr>().ok());
-    match (of, own) {
-        (Some((Some(network), _)), Some(own)) if own.to_canonical() != network.addr() => {
-            Err(format!("{text} is no network: {network} is the one around it"))
-        }
-        _ => Ok(text.to_owned()),
-    }
+    Pattern::parse(text).map(|_| text.to_owned())
 }
 
 /// What a node costs, as an option says it.

@@ -1,7 +1,6 @@
 //! Checks what a configuration says, and puts in the defaults.
 
 use std::fmt::Display;
-use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use ekiden_bpf::gateway::{self, GatewayError, Settings};
 use ekiden_files::{explain, in_range, line_of};
 use ekiden_net::device::NAME_BYTES_MOST;
 use ekiden_relay_proto::leg::is_node_name;
-use ekiden_units::{Fraction, Time};
+use ekiden_units::{Fraction, NetworkError, Time, network};
 use ekiden_window_balance::{BalanceSettings, ObservedFlow, Policy};
 use ipnet::IpNet;
 use serde_spanned::Spanned;
@@ -172,18 +171,18 @@ impl Source<'_> {
         let mut networks = Vec::new();
         for text in raw.get_ref() {
             // An address alone is the network of that host.
-            let read = |text: &str| text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok();
-            let network: IpNet = read(text.get_ref()).ok_or_else(|| {
-                let (text, span) = (text.get_ref(), text.span());
-                let looks_like_name = !text.contains(':') && text.contains(|letter: char| letter.is_ascii_alphabetic());
-                let names = if looks_like_name { "; names are not resolved" } else { "" };
-                let reason = "is neither an address nor a network, such as 10.1.0.5 or 10.1.0.0/16";
-                self.error(Some(span), format!("{key}: {text:?} {reason}{names}"))
-            })?;
             let failed = |reason: String| Err(self.error(Some(text.span()), format!("{key}: {reason}")));
-            if network != network.trunc() {
-                return failed(format!("{network} is no network: {} is the one around it", network.trunc()));
-            }
+            let network = match network(text.get_ref()) {
+                Ok(network) => network,
+                Err(error @ NetworkError::HostBits(_)) => return failed(error.to_string()),
+                Err(NetworkError::Network(text)) => {
+                    let is_letter = |letter: char| letter.is_ascii_alphabetic();
+                    let looks_like_name = !text.contains(':') && text.contains(is_letter);
+                    let names = if looks_like_name { "; names are not resolved" } else { "" };
+                    let reason = "is neither an address nor a network, such as 10.1.0.5 or 10.1.0.0/16";
+                    return failed(format!("{text:?} {reason}{names}"));
+                }
+            };
             if let IpNet::V6(net) = network
                 && let Some(address) = net.addr().to_ipv4_mapped()
                 && net.prefix_len() >= MAPPED

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use ekiden_relay_proto::{Host, Target};
+use ekiden_units::{NetworkError, network};
 use ipnet::{IpNet, Ipv4Net};
 
 use crate::config::address::embedded_v4;
@@ -154,7 +155,10 @@ impl Pattern {
         let hosts = if hosts == "*" {
             Hosts::All
         } else if bare.contains('/') {
-            Hosts::Net(canonical(bare.parse::<IpNet>().map_err(|_| wrong())?.trunc()))
+            Hosts::Net(canonical(network(bare).map_err(|error| match error {
+                NetworkError::Network(_) => wrong(),
+                NetworkError::HostBits(_) => error.to_string(),
+            })?))
         } else if let Some(domain) = hosts.strip_prefix('.') {
             match Host::parse(domain).map_err(|_| wrong())? {
                 Host::Name(name) => Hosts::Suffix(without_dot(&name).into()),

@@ -19,6 +19,11 @@ pub enum AddressError {
     /// Neither an address nor a possible name.
     #[error("'{0}' is not an address or a host name")]
     Host(String),
+    /// It has digits, dots and hyphens alone, and is no IPv4 address.
+    #[error(
+        "'{0}' is no IPv4 address: write four numbers from 0 to 255, as in 192.0.2.1; no host name has digits alone"
+    )]
+    Number(String),
     /// A name, where only an address of this host will do.
     #[error("'{0}' is not an address and port, such as 127.0.0.1:7000: where to listen is no name")]
     Name(String),

@@ -1,8 +1,9 @@
 //! The settings of transparent listeners, and of exits that keep the client's address.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use ekiden_net::device::NAME_BYTES_MOST;
+use ekiden_units::network;
 use ipnet::IpNet;
 use serde_spanned::Spanned;
 
@@ -64,9 +65,7 @@ impl Source<'_> {
     }
 
     pub(super) fn network(&self, text: &Spanned<String>) -> Result<IpNet> {
-        let net = text.get_ref().parse::<IpNet>().or_else(|_| text.get_ref().parse::<IpAddr>().map(IpNet::from));
-        let message = || format!("'{}' is not a network, such as 192.168.1.0/24", text.get_ref());
-        net.map(|net| net.trunc()).map_err(|_| self.error(Some(text.span()), message()))
+        network(text.get_ref()).map_err(|error| self.error(Some(text.span()), error.to_string()))
     }
 }
 

@@ -29,7 +29,7 @@ impl Source<'_> {
         let mut addresses: Vec<IpNet> = Vec::new();
         for text in &raw.get_ref().addresses {
             let failed = |reason: String| Err(self.error(Some(text.span()), reason));
-            let Some(address) = network(text.get_ref()) else {
+            let Some(address) = own_address(text.get_ref()) else {
                 return failed(format!("'{}' is not an address, such as 10.77.0.1/24", text.get_ref()));
             };
             if let Some(what) = cannot_be_own(address) {
@@ -57,12 +57,10 @@ impl Source<'_> {
         raw: &Raw,
     ) -> Result<(), ConfigError> {
         let failed = |reason: String| Err(self.error(Some(text.span()), reason));
-        let Some(network) = network(text.get_ref()) else {
-            return failed(format!("'{}' is not a network, such as 10.0.0.0/8", text.get_ref()));
+        let network = match ekiden_units::network(text.get_ref()) {
+            Ok(network) => network,
+            Err(error) => return failed(error.to_string()),
         };
-        if network != network.trunc() {
-            return failed(format!("{network} is no network: {} is the one around it", network.trunc()));
-        }
         if network.prefix_len() == 0 {
             return failed(format!(
                 "{network} is the default route, which a tunnel cannot take: its own connections would go through it"
@@ -108,8 +106,8 @@ impl Source<'_> {
     }
 }
 
-/// A network, or an address alone.
-fn network(text: &str) -> Option<IpNet> {
+/// An address with the network that it is in, or alone.
+fn own_address(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 

@@ -7,6 +7,9 @@ use serde::Serialize;
 use crate::cases::{Act, Case};
 use crate::protocol::Transfer;
 
+/// A series of bars with its name.
+type Bars = (String, Vec<Option<f64>>);
+
 /// One case with what came of it, as it stands in the JSON document.
 #[derive(Debug, Serialize)]
 pub struct Outcome<'a> {
@@ -77,8 +80,8 @@ pub fn on_axis(groups: &[String]) -> Vec<String> {
     groups.iter().map(|group| group.replace(", ", ",\n")).collect()
 }
 
-/// A series of bars, in Mbit/s, for each way of reaching the server.
-pub fn bars(groups: &[String], outcomes: &[&Outcome]) -> Vec<(String, Vec<Option<f64>>)> {
+/// A series of bars, in Mbit/s, for each way of reaching the server; and which of them have a star.
+pub fn bars(groups: &[String], outcomes: &[&Outcome]) -> (Vec<Bars>, Vec<[usize; 2]>) {
     let mut ways: Vec<&str> = Vec::new();
     for outcome in outcomes {
         if !ways.contains(&outcome.way) {
@@ -92,21 +95,41 @@ pub fn bars(groups: &[String], outcomes: &[&Outcome]) -> Vec<(String, Vec<Option
         };
         (way.to_owned(), groups.iter().map(value).collect())
     };
-    ways.into_iter().map(series).collect()
+    let disturbed = outcomes.iter().filter(|outcome| outcome.transfer.disturbed.is_some());
+    let place = |outcome: &&Outcome| {
+        let way = ways.iter().position(|way| *way == outcome.way)?;
+        Some([way, groups.iter().position(|group| group == outcome.group)?])
+    };
+    let starred = disturbed.filter_map(place).collect();
+    (ways.iter().map(|way| series(way)).collect(), starred)
 }
 
-/// What was measured, for tables. A star stands for what [`disturbed`] says of it.
+impl Outcome<'_> {
+    /// Whether the machine disturbed what it and its direct transfer have to say of each other.
+    pub fn gain_disturbed(&self) -> bool {
+        self.transfer.disturbed.is_some() || self.direct_disturbed
+    }
+}
+
+/// The throughput, for tables.
 pub fn measured(outcome: &Outcome) -> String {
-    mbit(outcome.goodput_bit_s) + star(outcome.transfer.disturbed.is_some())
+    of_transfer(outcome, mbit(outcome.goodput_bit_s))
 }
 
-/// A figure that is a multiple of the direct transfer, for tables, with a star where either of them was disturbed.
+/// What comes from one transfer alone: a figure, or the name of what is drawn or said of it.
+pub fn of_transfer(outcome: &Outcome, figure: String) -> String {
+    starred(figure, outcome.transfer.disturbed.is_some())
+}
+
+/// A figure that is a multiple of the direct transfer.
 pub fn beside_direct(outcome: &Outcome, figure: String) -> String {
-    figure + star(outcome.transfer.disturbed.is_some() || outcome.direct_disturbed)
+    starred(figure, outcome.gain_disturbed())
 }
 
-fn star(is_disturbed: bool) -> &'static str {
-    if is_disturbed { " *" } else { "" }
+/// With a star if a disturbed transfer is in it: the star stands for what [`disturbed`] says. All that is measured, and all that is
+/// computed from that, goes through here, or has [`BarChart::starred`](ekiden_report::BarChart::starred).
+pub fn starred(figure: String, is_disturbed: bool) -> String {
+    if is_disturbed && !figure.is_empty() { figure + " *" } else { figure }
 }
 
 /// What follows from some transfers, unless the machine disturbed one of them: then nothing does, and that is said.
@@ -129,7 +152,7 @@ pub fn disturbed(outcomes: &[Outcome]) -> Option<String> {
     ))
 }
 
-/// For tables.
+/// For tables, without a star: of models, and within [`of_transfer`].
 pub fn mbit(bit_s: f64) -> String {
     format!("{:.1}", bit_s / 1e6)
 }
@@ -203,6 +226,28 @@ mod tests {
         // The figure of each, and others that are multiples of it.
         let starred = tables.matches(" *").count();
         assert!(starred > disturbed, "{starred} {tables}");
+        // So is all else that is computed from it, and its bars.
+        let page_of = |disturbed_ways: &dyn Fn(&Case) -> bool| {
+            let mut transfers = as_modelled(&cases);
+            for (case, transfer) in cases.iter().zip(&mut transfers) {
+                transfer.disturbed = disturbed_ways(case).then_some(disturbance);
+            }
+            acts::page(&outcomes(&cases, &transfers), None)
+        };
+        let starred_bars = |section: &Section| section.charts[0].matches(|c| c == '*').count();
+        let is_one = |case: &Case| !case.is_direct() && case.watch.is_some() && case.title().contains("43 ms");
+        let osaka = &page_of(&is_one).sections[2];
+        let disturbed = cases.iter().filter(|case| is_one(case)).count();
+        let table = osaka.table.as_ref().map(Table::to_text).unwrap_or_default();
+        assert!(disturbed > 0 && table.matches(" *").count() == 4 * disturbed, "{disturbed} {table}");
+        assert_eq!(osaka.text.iter().filter(|said| said.contains(" *: ")).count(), disturbed, "{:?}", osaka.text);
+        assert_eq!(starred_bars(osaka), disturbed);
+        // A direct transfer is in each multiple of it.
+        let direct = page_of(&|case| case.is_direct());
+        let legs = direct.sections[0].table.as_ref().map(Table::to_text).unwrap_or_default();
+        assert_eq!(legs.matches(" *").count(), 2 * 7 + 2, "{legs}");
+        assert!(direct.sections[0].charts[0].contains("T as measured *"));
+        assert_eq!(starred_bars(&direct.sections[1]), 6);
         // Nothing follows from what was disturbed.
         assert!(tables.contains("The best place: nothing is concluded") && !tables.contains("Best here"), "{tables}");
         for transfer in &mut transfers {

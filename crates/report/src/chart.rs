@@ -24,6 +24,8 @@ pub struct BarChart {
     pub categories: Vec<String>,
     /// Name and one value per category; `None` leaves a gap.
     pub bars: Vec<(String, Vec<Option<f64>>)>,
+    /// Bars whose figure has a star, by series and category, counted from 0.
+    pub starred: Vec<[usize; 2]>,
     /// Name and one value per category, drawn as a short line across the group: limits, models, published values.
     pub marks: Vec<(String, Vec<Option<f64>>)>,
 }
@@ -107,7 +109,8 @@ impl BarChart {
                 let ink = if is_inside { text_on(colour) } else { INK };
                 let y = if is_inside { 0.0 } else { value } + top * 0.015;
                 let middle = left(group) + width * 0.475;
-                Text::new(short(value), (middle, y), style(TEXT, ink, HPos::Center, VPos::Bottom))
+                let star = if self.starred.contains(&[i, group]) { "*" } else { "" };
+                Text::new(short(value) + star, (middle, y), style(TEXT, ink, HPos::Center, VPos::Bottom))
             }))?;
         }
         for (i, (_, values)) in self.marks.iter().enumerate() {

@@ -12,6 +12,7 @@ fn bars() -> BarChart {
             ("HTTP".into(), vec![Some(10.4), Some(20.6), Some(30.8), Some(41.0)]),
         ],
         marks: vec![("n·T".into(), vec![Some(10.5), Some(21.0), Some(31.5), Some(41.9)])],
+        ..BarChart::default()
     }
 }
 

@@ -99,10 +99,12 @@ pub fn section(outcomes: &[Outcome]) -> Section {
         ]);
     }
     let names = groups(&of);
+    let (bars, starred) = bars(&names, &of);
     let chart = BarChart {
         title: "50 ms: throughput over the windows of the hosts".into(),
         quantity: "Mbit/s".into(),
-        bars: bars(&names, &of),
+        bars,
+        starred,
         categories: on_axis(&names),
         marks: vec![("Kagoshima's goal".into(), vec![Some(goal / 1e6); names.len()])],
     };

@@ -8,7 +8,7 @@ use ekiden_scenario::Scenario;
 use ekiden_units::Time;
 
 use crate::cases::{Act, Case, DIRECT, S3_RTT, WINDOW, parse, size};
-use crate::present::{Outcome, bars, beside_direct, groups, measured};
+use crate::present::{Outcome, bars, beside_direct, groups, measured, of_transfer, starred};
 use crate::protocol::Listener;
 
 /// The transfers.
@@ -76,20 +76,21 @@ pub fn section(outcomes: &[Outcome]) -> Section {
         table.row([
             outcome.case.title(),
             measured(outcome),
-            format!("{:.3}", outcome.goodput_bit_s / outcome.model_bit_s as f64),
+            of_transfer(outcome, format!("{:.3}", outcome.goodput_bit_s / outcome.model_bit_s as f64)),
             beside_direct(outcome, format!("{:.2}", outcome.gain)),
             beside_direct(outcome, format!("{:.3}", outcome.goodput_bit_s / (n * t))),
             outcome.paper_gain.map_or(String::new(), |gain| format!("{:.3}", gain / n)),
         ]);
     }
-    chart.bars = bars(&chart.categories, &of);
+    (chart.bars, chart.starred) = bars(&chart.categories, &of);
     let first = |group: &String| of.iter().find(|outcome| outcome.group == group).copied();
     let per_group = |value: &dyn Fn(&Outcome) -> Option<f64>| -> Vec<Option<f64>> {
         chart.categories.iter().map(|group| first(group).and_then(value)).collect()
     };
+    let of_t = |name: &str| starred(name.into(), of.iter().any(|outcome| outcome.direct_disturbed));
     chart.marks = vec![
-        ("n·T, T as measured".into(), per_group(&|o| Some(o.case.scenario.links.len() as f64 * t / 1e6))),
-        ("with 0.3·T lost per proxy (Kagoshima)".into(), per_group(&|o| Some(o.paper_gain? * t / 1e6))),
+        (of_t("n·T, T as measured"), per_group(&|o| Some(o.case.scenario.links.len() as f64 * t / 1e6))),
+        (of_t("with 0.3·T lost per proxy (Kagoshima)"), per_group(&|o| Some(o.paper_gain? * t / 1e6))),
     ];
     Section {
         heading: "How many legs (lab of the Kagoshima project, 50 ms)".into(),

@@ -6,7 +6,7 @@ use ekiden_scenario::{Direction, Queue, Scenario};
 use ekiden_units::{BitRate, Bytes, Time};
 
 use crate::cases::{Act, Case, DIRECT, WINDOW, parse, size};
-use crate::present::{Outcome, bars, beside_direct, groups, mbit, measured, on_axis};
+use crate::present::{Outcome, bars, beside_direct, groups, mbit, measured, of_transfer, on_axis};
 use crate::protocol::Listener;
 
 /// S0 chapter 4: the path between Osaka and Tokyo, and the 25 ms that its emulator adds (both ways together).
@@ -84,12 +84,12 @@ pub fn section(outcomes: &[Outcome], without: Option<&str>) -> Section {
             measured(outcome),
             beside_direct(outcome, format!("{:.2}", outcome.gain)),
             mbit(outcome.model_bit_s as f64),
-            format!("{:.1} %", outcome.goodput_bit_s / line * 100.0),
-            outcome.transfer.drops.to_string(),
+            of_transfer(outcome, format!("{:.1} %", outcome.goodput_bit_s / line * 100.0)),
+            of_transfer(outcome, outcome.transfer.drops.to_string()),
         ]);
     }
     let names = groups(&of);
-    let bars = bars(&names, &of);
+    let (bars, starred) = bars(&names, &of);
     let bar_of = |outcome: &Outcome| bars.iter().position(|(name, _)| *name == outcome.way);
     let is_long = |outcome: &&&Outcome| outcome.group == RTTS[1].0 && !outcome.case.is_direct();
     let long: Vec<&Outcome> = of.iter().filter(is_long).copied().collect();
@@ -98,6 +98,7 @@ pub fn section(outcomes: &[Outcome], without: Option<&str>) -> Section {
         title: "70 Mbit/s, 100 KB drop tail: direct, and over two proxies".into(),
         quantity: "Mbit/s".into(),
         bars,
+        starred,
         categories: on_axis(&names),
         marks: vec![("the line's payload rate".into(), vec![Some(line / 1e6); names.len()])],
     };
@@ -137,7 +138,7 @@ pub fn section(outcomes: &[Outcome], without: Option<&str>) -> Section {
 
 fn series(outcome: &Outcome) -> Series {
     let points = outcome.transfer.samples.iter().map(|&[at, cwnd, _]| (at, cwnd)).collect();
-    Series { name: outcome.way.into(), points }
+    Series { name: of_transfer(outcome, outcome.way.into()), points }
 }
 
 /// What bounds a control between the proxies, from its window as it was seen.
@@ -149,7 +150,7 @@ fn limit(outcome: &Outcome, line: f64) -> String {
     format!(
         "{}: {:.1} % of the line's payload. The window peaked at {peak:.0} segments and fell {falls} times; {:.0} fill the \
          empty path, and the queue holds {:.0} more.",
-        outcome.case.title(),
+        of_transfer(outcome, outcome.case.title()),
         outcome.goodput_bit_s / line * 100.0,
         bdp_segments(outcome),
         queue(core).0 as f64 / f64::from(core.mtu),

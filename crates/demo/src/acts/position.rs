@@ -51,6 +51,7 @@ pub fn section(outcomes: &[Outcome]) -> Section {
         quantity: "% of the direct transfer".into(),
         categories: groups(&of),
         bars: vec![("measured".into(), of.iter().map(|o| Some(o.gain * 100.0)).collect())],
+        starred: (0..of.len()).filter(|&group| of[group].gain_disturbed()).map(|group| [0, group]).collect(),
         marks: vec![
             ("model: window / longest leg".into(), of.iter().map(|o| Some(model(o))).collect()),
             ("Kagoshima, measured with squid".into(), of.iter().map(|o| Some(o.paper_gain? * 100.0)).collect()),

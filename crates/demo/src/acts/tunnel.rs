@@ -6,7 +6,7 @@ use ekiden_scenario::Scenario;
 use ekiden_units::{Bytes, Time};
 
 use crate::cases::{Act, Case, DIRECT, S3_RTT, parse};
-use crate::present::{Outcome, beside_direct, measured};
+use crate::present::{Outcome, beside_direct, measured, of_transfer};
 
 /// Long enough for the window of the download to grow to the size of a long queue.
 const FILE: Bytes = Bytes::mib(19);
@@ -70,9 +70,9 @@ pub fn section(outcomes: &[Outcome]) -> Section {
             outcome.way.to_owned(),
             measured(outcome),
             beside_direct(outcome, format!("{:.2}", outcome.gain)),
-            ms(report.and_then(|report| report.p50_us)),
-            ms(report.and_then(|report| report.p99_us)),
-            report.map_or(String::new(), |report| format!("{} of {}", report.lost, report.sent)),
+            of_transfer(outcome, ms(report.and_then(|report| report.p50_us))),
+            of_transfer(outcome, ms(report.and_then(|report| report.p99_us))),
+            of_transfer(outcome, report.map_or(String::new(), |report| format!("{} of {}", report.lost, report.sent))),
             format!("{:.1}", outcome.model_bit_s as f64 / 1e6),
         ]);
     }
@@ -101,5 +101,5 @@ pub fn section(outcomes: &[Outcome]) -> Section {
 
 fn series(outcome: &Outcome) -> Series {
     let times = outcome.transfer.pings.iter().flat_map(|ping| &ping.times);
-    Series { name: outcome.way.into(), points: times.map(|&[at, ms]| (at, ms)).collect() }
+    Series { name: of_transfer(outcome, outcome.way.into()), points: times.map(|&[at, ms]| (at, ms)).collect() }
 }

@@ -49,6 +49,7 @@ fn chart(plan: &Plan, path: &Path) -> BarChart {
             ("hardly less".into(), mbit(|forecast| forecast.goodput_bit_s.low)),
             ("hardly more".into(), mbit(|forecast| forecast.goodput_bit_s.high)),
         ],
+        ..BarChart::default()
     }
 }
 

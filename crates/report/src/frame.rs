@@ -34,6 +34,8 @@ pub(crate) enum Sample {
     Wide(RGBColor, u32, f64),
     Dashes(RGBColor),
     Dot(RGBColor),
+    /// Words alone.
+    None,
 }
 
 /// A chart before it is drawn.
@@ -128,6 +130,7 @@ fn head<'a>(area: &Drawing<'a>, title: &[String], rows: &[Vec<Entry>], top: i32)
                 Sample::Dot(colour) => {
                     area.draw(&Circle::new((x + SAMPLE / 2, y), 5, colour.filled()))?;
                 }
+                Sample::None => {}
             }
             let text = style(TEXT, INK, HPos::Left, VPos::Center);
             area.draw(&Text::new(name.to_owned(), (x + SAMPLE + GAP, y), text))?;

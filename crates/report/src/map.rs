@@ -22,7 +22,7 @@ const PIECES: usize = 48;
 const LOSSY: f64 = 0.002;
 /// How wide the leg is marked that most paths are over; others in proportion.
 const MARKED: f64 = 9.0;
-/// A leg with this part of the most paths has an arrow.
+/// A leg with this part of the most paths has an arrow and its rate.
 const BUSY: usize = 3;
 /// Rates from which on a leg is drawn wider.
 const WIDER: [f64; 3] = [10e6, 100e6, 1e9];
@@ -88,7 +88,11 @@ impl SiteMap {
             ("site", Sample::Dot(INK)),
             ("dead", Sample::Dot(FAILED)),
         ];
-        let legend = rates.chain(states).collect();
+        let (told, left_out) = self.rates();
+        let of_all = told.len() + left_out;
+        let of_some = format!("rates of {} of {of_all} legs in use: the busiest, where there is room", told.len());
+        let said = (left_out > 0).then_some((of_some.as_str(), Sample::None));
+        let legend = rates.chain(states).chain(said).collect();
         Frame { title: &self.title, legend, lines_below: 0, size: SIZE }.to_svg(|area| self.draw(area))
     }
 
@@ -109,25 +113,41 @@ impl SiteMap {
             area.draw(&Circle::new(at, 6, PAPER.filled()))?;
             area.draw(&Circle::new(at, 4, if site.is_dead { FAILED } else { INK }.filled()))?;
         }
-        for (leg, at) in self.rates(&places, has_room) {
+        for (leg, at) in self.rates().0 {
             write(area, &leg, at, IN_USE)?;
         }
-        for (site, at) in self.sites.iter().zip(names(&self.sites, &places)) {
+        for (site, at) in self.sites.iter().zip(names_at(&self.sites, &places)) {
             write(area, &site.name, at, if site.is_dead { FAILED } else { INK })?;
         }
         Ok(())
     }
 
-    /// What legs on paths in use give, and where that is written: beside their middles.
-    fn rates(&self, places: &[Point], has_room: bool) -> Vec<(String, Point)> {
+    /// What legs on paths in use give, and where that is written: on the leg, the nearest to its middle where nothing else stands.
+    /// Those come first that most paths are over, and only those that have an arrow. And of how many in use nothing is written.
+    fn rates(&self) -> (Vec<(String, Point)>, usize) {
+        let places = self.places();
         let is_there = |leg: &&MapLeg| leg.from != leg.to && leg.from.max(leg.to) < places.len();
-        let is_told = |leg: &&MapLeg| has_room && leg.paths > 0 && !leg.has_failed;
-        let told = self.legs.iter().filter(is_there).filter(is_told);
-        told.filter_map(|leg| {
-            let (x, y) = curve(places[leg.from], places[leg.to])[PIECES / 2];
-            Some((rate(leg.rate_bit_s?), (f64::from(x), f64::from(y))))
-        })
-        .collect()
+        let is_in_use = |leg: &&MapLeg| leg.paths > 0 && !leg.has_failed && leg.rate_bit_s.is_some();
+        let mut legs: Vec<&MapLeg> = self.legs.iter().filter(is_there).filter(is_in_use).collect();
+        legs.sort_by_key(|leg| std::cmp::Reverse(leg.paths));
+        let names = self.sites.iter().map(|site| width_of(&site.name) / 2.0);
+        let mut taken: Vec<(Point, f64)> = places.iter().map(|place| (*place, 6.0)).collect();
+        taken.extend(names_at(&self.sites, &places).into_iter().zip(names));
+        let most = legs.first().map_or(0, |leg| leg.paths);
+        let mut told = Vec::new();
+        for leg in legs.iter().filter(|leg| is_busy(leg, most)) {
+            let text = rate(leg.rate_bit_s.unwrap_or_default());
+            let half = width_of(&text) / 2.0;
+            let curve = curve(places[leg.from], places[leg.to]);
+            let along = (0..=PIECES / 4).flat_map(|off| [PIECES / 2 - off, PIECES / 2 + off]);
+            let mut along = along.map(|piece| (f64::from(curve[piece].0), f64::from(curve[piece].1)));
+            if let Some(at) = along.find(|at| is_free(&taken, *at, half)) {
+                taken.push((at, half));
+                told.push((text, at));
+            }
+        }
+        let left_out = legs.len() - told.len();
+        (told, left_out)
     }
 
     /// Where sites are on the picture.
@@ -210,10 +230,14 @@ fn draw_leg<'a>(
         (false, false) => (GOOD, 0.2),
     };
     line(&curve, colour, opacity, width)?;
-    match leg.paths * BUSY > most_paths {
+    match is_busy(leg, most_paths) {
         true => area.draw(&Polygon::new(arrow(&curve), IN_USE.filled())),
         false => Ok(()),
     }
+}
+
+fn is_busy(leg: &MapLeg, most_paths: usize) -> bool {
+    leg.paths * BUSY > most_paths
 }
 
 /// From one site to another, bent to the right.
@@ -246,8 +270,14 @@ fn width_of(name: &str) -> f64 {
     name.chars().count() as f64 * NAME * NAME_CHARACTER
 }
 
+/// Whether a text with this middle, so wide to each side, covers nothing of what is there, each with its middle and half its width.
+fn is_free(taken: &[(Point, f64)], at: Point, half: f64) -> bool {
+    let is_in = at.0 - half >= 2.0 && at.0 + half <= f64::from(SIZE.0) - 2.0;
+    is_in && taken.iter().all(|(of, width)| (of.0 - at.0).abs() > half + width || (of.1 - at.1).abs() > 14.0)
+}
+
 /// The middle of each site's name: beside it, where neither a site nor another name is, if there is such a place.
-fn names(sites: &[MapSite], places: &[Point]) -> Vec<Point> {
+fn names_at(sites: &[MapSite], places: &[Point]) -> Vec<Point> {
     let mut taken: Vec<(Point, f64)> = places.iter().map(|place| (*place, 6.0)).collect();
     let mut all = Vec::new();
     for (site, (x, y)) in sites.iter().zip(places) {
@@ -256,11 +286,7 @@ fn names(sites: &[MapSite], places: &[Point]) -> Vec<Point> {
         let choices = [(beside, 0.0), (-beside, 0.0), (0.0, -15.0), (0.0, 15.0), (beside, 15.0), (beside, -15.0)];
         let choices = choices.into_iter().chain([(-beside, 15.0), (-beside, -15.0), (0.0, 30.0), (0.0, -30.0)]);
         let mut choices = choices.map(|(dx, dy)| (x + dx, y + dy));
-        let is_free = |at: &Point| {
-            let is_in = at.0 - half >= 2.0 && at.0 + half <= f64::from(SIZE.0) - 2.0;
-            is_in && taken.iter().all(|(of, width)| (of.0 - at.0).abs() > half + width || (of.1 - at.1).abs() > 14.0)
-        };
-        let at = choices.find(is_free).unwrap_or((x + beside, *y));
+        let at = choices.find(|at| is_free(&taken, *at, half)).unwrap_or((x + beside, *y));
         taken.push((at, half));
         all.push(at);
     }
@@ -320,12 +346,35 @@ mod tests {
         assert_eq!((lines(&map, IN_USE, "0.4", 2), lines(&map, IN_USE, "0.4", 9)), (1, 1));
         assert_eq!((lines(&map, GOOD, "0.5", 3), count(&map.to_svg(), "<polygon")), (2, 1));
         assert_eq!(lines(&map, LOSES, "0.7", 3), 1);
-        // What a leg in use gives stands beside it.
-        assert_eq!(count(&map.to_svg(), "200 Mbit/s"), 2);
+        // What a leg with an arrow gives stands on it.
+        assert_eq!(count(&map.to_svg(), "200 Mbit/s"), 1);
+        assert_eq!(count(&map.to_svg(), "rates of 1 of 2 legs in use"), 1);
         map.sites[3].is_dead = true;
         let RGBColor(r, g, b) = FAILED;
         assert_eq!(count(&map.to_svg(), &format!("fill=\"#{r:02X}{g:02X}{b:02X}\">\ns3&amp;")), 1);
         assert_eq!((lines(&map, FAILED, "1", 3) - 3, lines(&map, GOOD, "0.2", 3)), (PIECES / 3 + 1, 1));
+    }
+
+    #[test]
+    fn rates_do_not_cover_each_other_and_it_is_said_how_many_are_left_out() {
+        let mut map = map(16, true);
+        map.legs = (0..16 * 16).map(|n| MapLeg { from: n / 16, to: n % 16, ..map.legs[0] }).collect();
+        map.legs.retain(|leg| leg.from != leg.to);
+        for (number, leg) in map.legs.iter_mut().enumerate() {
+            (leg.paths, leg.rate_bit_s) = (1 + number % 3, Some(number as f64 * 1e6));
+        }
+        let (told, left_out) = map.rates();
+        assert_eq!(told.len() + left_out, 240);
+        assert!(told.len() >= 10 && left_out > 0, "{} {left_out}", told.len());
+        let apart = |(a, at): &(String, Point), (b, of): &(String, Point)| {
+            (at.0 - of.0).abs() > (width_of(a) + width_of(b)) / 2.0 || (at.1 - of.1).abs() > 14.0
+        };
+        for (number, one) in told.iter().enumerate() {
+            assert!(told[..number].iter().all(|other| apart(one, other)), "{one:?}");
+        }
+        assert_eq!(count(&map.to_svg(), &format!("rates of {} of 240 legs in use", told.len())), 1);
+        map.legs.truncate(1);
+        assert!(!map.to_svg().contains("rates of"));
     }
 
     #[test]

@@ -134,6 +134,10 @@ impl SiteMap {
         let mut taken: Vec<(Point, f64)> = places.iter().map(|place| (*place, 6.0)).collect();
         taken.extend(names_at(&self.sites, &places).into_iter().zip(names));
         let most = legs.first().map_or(0, |leg| leg.paths);
+        for leg in legs.iter().filter(|leg| is_busy(leg, most)) {
+            let (x, y) = curve(places[leg.from], places[leg.to])[PIECES / 2 + 2];
+            taken.push(((f64::from(x), f64::from(y)), 7.0));
+        }
         let mut told = Vec::new();
         for leg in legs.iter().filter(|leg| is_busy(leg, most)) {
             let text = rate(leg.rate_bit_s.unwrap_or_default());
@@ -357,7 +361,7 @@ mod tests {
 
     #[test]
     fn rates_do_not_cover_each_other_and_it_is_said_how_many_are_left_out() {
-        let mut map = map(16, true);
+        let mut map = map(16, false);
         map.legs = (0..16 * 16).map(|n| MapLeg { from: n / 16, to: n % 16, ..map.legs[0] }).collect();
         map.legs.retain(|leg| leg.from != leg.to);
         for (number, leg) in map.legs.iter_mut().enumerate() {
@@ -365,7 +369,7 @@ mod tests {
         }
         let (told, left_out) = map.rates();
         assert_eq!(told.len() + left_out, 240);
-        assert!(told.len() >= 10 && left_out > 0, "{} {left_out}", told.len());
+        assert!(told.len() >= 5 && left_out > 0, "{} {left_out}", told.len());
         let apart = |(a, at): &(String, Point), (b, of): &(String, Point)| {
             (at.0 - of.0).abs() > (width_of(a) + width_of(b)) / 2.0 || (at.1 - of.1).abs() > 14.0
         };
@@ -373,7 +377,7 @@ mod tests {
             assert!(told[..number].iter().all(|other| apart(one, other)), "{one:?}");
         }
         assert_eq!(count(&map.to_svg(), &format!("rates of {} of 240 legs in use", told.len())), 1);
-        map.legs.truncate(1);
+        map.legs.retain(|leg| (leg.from, leg.to) == (0, 8));
         assert!(!map.to_svg().contains("rates of"));
     }
 

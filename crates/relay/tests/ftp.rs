@@ -303,6 +303,12 @@ fn failures_are_told_in_the_words_of_http() {
             assert!(told.starts_with(&format!("ftp {}: ", server.address)), "{told}");
         }
         assert_eq!(refusal(&chain, &format!("ftp://{closed}/")).0, 502);
+        // The server's own words, not what follows from them.
+        let last = Some("451 disk error");
+        let none = Habits { content: b"1234".to_vec(), sends: Some(0), last, ..Habits::default() };
+        let (code, told) = refusal(&chain, &Server::new(none).url("file"));
+        assert_eq!(code, 502, "{told}");
+        assert!(told.contains("the transfer: 451 disk error"), "{told}");
         let server = Server::new(Habits { answers: vec![("CWD", "550 no".into())], ..Habits::default() });
         assert_eq!(refusal(&chain, &server.url("file/")).0, 404);
     }

@@ -214,7 +214,10 @@ impl<'a> Control<'a> {
         let last = match body {
             Body::Length(0) if has_data => return Err(self.wrong_size(&found)),
             Body::Length(0) => found.head(request),
-            _ if !has_data => return Err(self.wrong_size(&found)),
+            _ if !has_data => {
+                self.complete(is_complete).await?;
+                return Err(self.wrong_size(&found));
+            }
             _ => {
                 exchange.answer(&found.head(request)).await?;
                 match body {
@@ -240,17 +243,21 @@ impl<'a> Control<'a> {
                 }
             }
         };
-        if !is_complete {
-            let complete = timeout(self.completion_limit, self.last_reply()).await;
-            let silent = |_| Failed::Tell(504, format!("ftp {}: the server does not say it is complete", self.target));
-            let reply = complete.map_err(silent)??;
-            if !reply.is_done() {
-                return Err(self.refused("the transfer", &reply));
-            }
-        }
+        self.complete(is_complete).await?;
         finish(self.node, Some(data));
         exchange.answer(&last).await?;
         Ok(found.keeps_client(request))
+    }
+
+    /// Waits until the server calls the transfer complete, if it has not.
+    async fn complete(&mut self, is_complete: bool) -> Result<(), Failed> {
+        if is_complete {
+            return Ok(());
+        }
+        let complete = timeout(self.completion_limit, self.last_reply()).await;
+        let silent = |_| Failed::Tell(504, format!("ftp {}: the server does not say it is complete", self.target));
+        let reply = complete.map_err(silent)??;
+        if reply.is_done() { Ok(()) } else { Err(self.refused("the transfer", &reply)) }
     }
 
     /// Sends a command and waits for its first reply.

@@ -159,6 +159,10 @@ fn record() -> Result<(), Failed> {
     jumbo.save(&file)?;
     let text = printed(folder.path(), &["measured.json", "--window", "64KiB"])?;
     check(text.contains("The MTU that was found is more than 9000"), &text)?;
+    let near = PathRecord { rtt_us: observed(4.0), ..path_record() };
+    near.save(&file)?;
+    let text = printed(folder.path(), &["measured.json", "--window", "64KiB"])?;
+    check(text.contains("The round trip that was found is less than 10us"), &text)?;
     for (key, whose) in [
         ("measurement_format", "`ekiden measure client` (`ekiden record export` takes it)"),
         ("watch_format", "`ekiden measure watch`"),

@@ -16,7 +16,12 @@ pub fn values(record: &PathRecord, file: &str, direction: Option<Direction>) -> 
     let mut notes = Vec::new();
     let place = |key: &str| format!("{file}: {name}.{key}");
     let rtt = Reading { key: format!("{file}: rtt_us"), finding: &record.rtt_us };
-    let rtt_s = rtt.estimate(1e-6, RTTS.start().as_secs(), RTTS.end().as_secs(), &mut notes)?;
+    let least = RTTS.start().as_secs();
+    let mut rtt_s = rtt.estimate(1e-6, 0.0, RTTS.end().as_secs(), &mut notes)?;
+    if let Some(given) = rtt_s.as_mut().filter(|given| given.value.value < least) {
+        notes.push(format!("The round trip that was found is less than {}, which was taken.", RTTS.start()));
+        given.value = Estimate::between(least, least, given.value.high.max(least));
+    }
     let rate = Reading { key: place("rate_bit_s"), finding: &found.rate_bit_s };
     let rate_bit_s = match found.rate_bit_s {
         // The line was not full: nobody knows how much faster it is.

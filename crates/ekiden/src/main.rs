@@ -29,7 +29,7 @@ mod whose;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// A TCP overlay that makes long distances fast without touching the end hosts.
 #[derive(Parser)]
@@ -60,7 +60,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::try_parse() {
+    let result = match command_line() {
         Ok(cli) => run(cli.command),
         Err(said) => match out::said(&said) {
             Ok(()) => return ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2)),
@@ -75,6 +75,12 @@ fn main() -> ExitCode {
             exit::code(&error)
         }
     }
+}
+
+fn command_line() -> Result<Cli, clap::Error> {
+    let mut command = usage::with_negative_quantities(Cli::command());
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 fn run(command: Command) -> anyhow::Result<()> {

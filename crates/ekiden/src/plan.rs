@@ -8,6 +8,7 @@ mod show;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use clap::builder::RangedI64ValueParser;
 use ekiden_plan::{Direction, Flags, Plan};
 use ekiden_units::Time;
 
@@ -44,28 +45,28 @@ pub struct Args {
     #[arg(long, value_name = "FILE.toml")]
     sites: Option<PathBuf>,
     /// The round trip without queues, such as 200ms.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME")]
     rtt: Option<String>,
     /// What the line carries of IP packets, such as 100Mbit/s.
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE")]
     rate: Option<String>,
     /// What waits at the line's beginning at most, such as 500KB.
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES")]
     buffer: Option<String>,
     /// The part of the packets that is lost at random, such as 0.1%.
-    #[arg(long, value_name = "PART", allow_hyphen_values = true)]
+    #[arg(long, value_name = "PART")]
     loss: Option<String>,
     /// The windows of the hosts: the least of send buffer and receive window, such as 64KiB.
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES")]
     window: Option<String>,
     /// The rate of a policer: a limit that drops, without a queue.
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE")]
     policer: Option<String>,
     /// Connections at once.
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[arg(long, value_name = "N")]
     streams: Option<String>,
     /// Say how long a transfer of this size takes, too.
-    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES")]
     size: Option<String>,
     /// Which way the data goes; without it as the file says, or back.
     #[arg(long, value_enum)]
@@ -94,7 +95,7 @@ pub struct Args {
     #[arg(long, requires = "verify")]
     all: bool,
     /// Of --verify: how many times, each with its own losses; shown are medians.
-    #[arg(long, requires = "verify", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(long, requires = "verify", value_name = "N", default_value_t = 1, value_parser = RangedI64ValueParser::<u64>::new().range(1..=100))]
     runs: u64,
 }
 

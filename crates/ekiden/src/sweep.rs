@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
+use clap::builder::RangedI64ValueParser;
 use ekiden_files::check_target;
 use ekiden_lab::verdict;
 use ekiden_record::{Record, SAMPLES_MOST, SeriesWriter};
@@ -46,7 +47,7 @@ pub struct Args {
     pub record: PathBuf,
     /// How many samples of the state of senders and queues a run keeps, about; if there are more, every second is given up, and
     /// so again.
-    #[arg(long, value_name = "N", default_value_t = SAMPLES_MOST, value_parser = clap::value_parser!(u64).range(1_000..))]
+    #[arg(long, value_name = "N", default_value_t = SAMPLES_MOST, value_parser = RangedI64ValueParser::<u64>::new().range(1_000..))]
     pub samples: u64,
     /// Replace the FILE of --record if it is there already.
     #[arg(long)]

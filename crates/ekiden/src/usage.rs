@@ -5,10 +5,29 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
+use clap::{Arg, Command};
 
 /// Ends the program for wrong usage that the command line's definition cannot tell.
 pub fn misused(reason: &str) -> ! {
     clap::Error::raw(ErrorKind::ValueValidation, format!("{reason}\n")).exit()
+}
+
+/// What the values of options that take a number or a quantity are called.
+const QUANTITIES: [&str; 10] =
+    ["TIME", "BYTES", "N", "RATE", "NUMBER", "PART", "J", "SEED", "PID", "LATITUDE,LONGITUDE"];
+
+/// The command line where such options of all commands take negative values too: then whoever gives one is told the range, and
+/// not that there is no option `-1`.
+pub fn with_negative_quantities(command: Command) -> Command {
+    let is_quantity = |option: &Arg| {
+        let names = option.get_value_names().unwrap_or_default();
+        !option.is_positional() && names.iter().any(|name| QUANTITIES.contains(&name.as_str()))
+    };
+    let command = command.mut_args(|option| {
+        let takes = option.is_allow_hyphen_values_set() || is_quantity(&option);
+        option.allow_hyphen_values(takes)
+    });
+    command.mut_subcommands(with_negative_quantities)
 }
 
 /// The command line, program first, as records keep it: what is not UTF-8 in it is replaced.
@@ -48,5 +67,30 @@ fn whole(file: &Path) -> PathBuf {
         (Ok(whole), ..) => whole,
         (_, Ok(parent), Some(name)) => parent.join(name),
         _ => file.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn a_negative_number_is_a_value_out_of_range_and_no_option() {
+        for line in [
+            "overlay join FILE -c n.toml --address h:1 --price -1",
+            "measure watch --samples -1",
+            "congestion trace --duration -1s",
+            "measure monitor show h.db --since -1h",
+            "doctor --rtt -1ms",
+            "simulate s.toml --jobs -1",
+            "plan --duration -1s",
+        ] {
+            let command = with_negative_quantities(crate::Cli::command());
+            let said = command.try_get_matches_from(["ekiden"].into_iter().chain(line.split(' '))).unwrap_err();
+            assert_eq!(said.kind(), ErrorKind::ValueValidation, "{line}: {said}");
+            assert!(!said.to_string().contains("digit"), "{line}: {said}");
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
+use clap::builder::RangedI64ValueParser;
 use ekiden_files::{TargetError, check_target, write, write_with};
 use ekiden_measure::jitter::Jitter;
 use ekiden_measure::watch::Watch;
@@ -67,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE|DIR")]
     record: Option<PathBuf>,
     /// How many samples of all connections together are kept, about; if there are more, every second is given up, and so again.
-    #[arg(long, value_name = "N", default_value_t = SAMPLES_MOST, value_parser = clap::value_parser!(u64).range(1_000..))]
+    #[arg(long, value_name = "N", default_value_t = SAMPLES_MOST, value_parser = RangedI64ValueParser::<u64>::new().range(1_000..))]
     samples: u64,
     /// Replace files that are there already.
     #[arg(long)]

@@ -101,7 +101,7 @@ struct Said {
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     region: Option<String>,
     /// Where that is on the earth, in degrees, for maps.
-    #[arg(long, value_name = "LATITUDE,LONGITUDE", value_parser = position, allow_hyphen_values = true)]
+    #[arg(long, value_name = "LATITUDE,LONGITUDE", value_parser = position)]
     at: Option<Position>,
     /// What it costs to send through it, in any unit.
     #[arg(long, value_name = "NUMBER", value_parser = price)]

@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     region: Option<String>,
     /// Where that is on the earth, in degrees, for maps.
-    #[arg(long, value_name = "LATITUDE,LONGITUDE", value_parser = position, allow_hyphen_values = true)]
+    #[arg(long, value_name = "LATITUDE,LONGITUDE", value_parser = position)]
     at: Option<Position>,
     /// What it costs to send through it, in any unit.
     #[arg(long, value_name = "NUMBER", default_value_t = 0.0, value_parser = price)]

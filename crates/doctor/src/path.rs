@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ekiden_net::lookup;
 use ekiden_net::tcp_info::{TcpInfo, tcp_info};
-use ekiden_units::{AddressError, BitRate, Bytes, Time};
+use ekiden_units::{AddressError, BitRate, Bytes, HostPort, HostText, Time};
 
 use crate::{Aim, Finding, Remedy, Verdict};
 
@@ -37,7 +37,7 @@ pub enum PathError {
     #[error("{address}: cannot be reached: {source}{}", hint(source))]
     Unreachable {
         /// The last one tried.
-        address: SocketAddr,
+        address: String,
         /// What the kernel said.
         source: io::Error,
     },
@@ -58,12 +58,18 @@ fn hint(source: &io::Error) -> &'static str {
 /// If it cannot be reached.
 pub fn path(to: &str, rate: BitRate) -> Result<(Vec<Finding>, Time), PathError> {
     let unknown = |source: io::Error| PathError::Unknown { to: to.into(), source };
-    let addresses = lookup::addresses(&to.parse()?).map_err(unknown)?;
+    let place: HostPort = to.parse()?;
+    let addresses = lookup::addresses(&place).map_err(unknown)?;
+    // An interface as it was written: an address has its number alone.
+    let shown = |address: SocketAddr| match place.host {
+        HostText::Zoned(..) => place.to_string(),
+        HostText::Ip(_) | HostText::Name(_) => address.to_string(),
+    };
     let mut last = unknown(io::ErrorKind::NotFound.into());
     for address in addresses {
         match (0..TRIES).map(|_| connect(address)).collect::<io::Result<Vec<TcpInfo>>>() {
-            Ok(seen) => return Ok(judge(address, &seen, rate)),
-            Err(source) => last = PathError::Unreachable { address, source },
+            Ok(seen) => return Ok(judge(&shown(address), &seen, rate)),
+            Err(source) => last = PathError::Unreachable { address: shown(address), source },
         }
     }
     Err(last)
@@ -73,7 +79,7 @@ fn connect(address: SocketAddr) -> io::Result<TcpInfo> {
     tcp_info(&TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?)
 }
 
-fn judge(address: SocketAddr, seen: &[TcpInfo], rate: BitRate) -> (Vec<Finding>, Time) {
+fn judge(address: &str, seen: &[TcpInfo], rate: BitRate) -> (Vec<Finding>, Time) {
     let rtts = seen.iter().map(|info| Time(u64::from(info.rtt_us) * 1000));
     let least = rtts.clone().min().unwrap_or_default();
     let most = rtts.max().unwrap_or_default();
@@ -123,8 +129,7 @@ mod tests {
     const ALL: Options = Options { timestamps: true, sack: true, window_scaling: true };
 
     fn costly(info: TcpInfo) -> Vec<String> {
-        let address = "192.0.2.1:7000".parse().unwrap();
-        let (findings, rtt) = judge(address, &[info], BitRate(1_000_000_000));
+        let (findings, rtt) = judge("192.0.2.1:7000", &[info], BitRate(1_000_000_000));
         assert_eq!(rtt, Time::ms(200));
         findings.iter().filter(|finding| finding.costs()).map(|finding| finding.subject.clone()).collect()
     }
@@ -149,6 +154,7 @@ mod tests {
     fn what_cannot_be_reached_is_said_in_a_line() {
         for (to, part) in [
             ("127.0.0.1:1", "127.0.0.1:1: cannot be reached: "),
+            ("[fe80::1%lo]:1", "[fe80::1%lo]:1: cannot be reached: "),
             ("127.0.0.1", "'127.0.0.1' needs a port from 1 to 65535"),
             // Longer than a label may be, so nobody is asked.
             (

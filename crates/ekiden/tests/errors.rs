@@ -335,8 +335,11 @@ fn a_pipe_and_a_file_that_is_no_text_or_too_long_are_refused_at_once() {
     nix::unistd::mkfifo(&folder.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     std::fs::write(place("latin1"), b"# caf\xe9\n").unwrap();
     std::fs::File::create(place("long")).unwrap().set_len((1 << 20) + 1).unwrap();
-    for (name, said) in [("pipe", "it is a pipe"), ("latin1", "byte 5 (in line 1"), ("long", "more than 1048576 bytes")]
-    {
+    for (name, said) in [
+        ("pipe", "it is a pipe"),
+        ("latin1", "line 1 is not UTF-8, from byte 6 of"),
+        ("long", "more than 1048576 bytes"),
+    ] {
         for command in [&["proxy", "--check", "-c"][..], &["scenario", "check"], &["peer", "remove", "x", "-c"]] {
             let started = Instant::now();
             let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"))

@@ -65,7 +65,8 @@ pub enum ReadError {
     },
     /// It is no text.
     #[error(
-        "cannot be read: byte {at} (in line {line}, counted from 1) is not UTF-8; is this {}? If it is, save it as UTF-8",
+        "cannot be read: line {line} is not UTF-8, from byte {} of the file on; is this {}? If it is, save it as UTF-8",
+        at + 1,
         kind.noun()
     )]
     NotText {
@@ -387,7 +388,7 @@ mod tests {
         let path = folder.path().join("file");
         fs::write(&path, b"name = \"x\"\n# caf\xe9\n").unwrap();
         let said = refused(&path, FileKind::Config);
-        assert!(said.contains("byte 16 (in line 2, counted from 1) is not UTF-8"), "{said}");
+        assert!(said.contains("line 2 is not UTF-8, from byte 17 of the file on"), "{said}");
         assert!(said.contains("is this a node's configuration?"), "{said}");
     }
 }

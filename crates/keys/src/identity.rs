@@ -87,13 +87,28 @@ impl Identity {
     }
 
     fn from_pem(pem: &[u8]) -> Result<Self, &'static str> {
-        let der = PrivatePkcs8KeyDer::from_pem_slice(pem).map_err(|_| "holds no private key (PKCS #8 in PEM)")?;
+        let der = PrivatePkcs8KeyDer::from_pem_slice(pem).map_err(|_| no_key(pem))?;
         let key = any_eddsa_type(&der).map_err(|_| "holds a private key that is not an Ed25519 key")?;
         let public = key.public_key().ok_or("holds a private key without a public one")?;
         let fingerprint = Fingerprint::of(&public);
         let key = Arc::new(CertifiedKey::new(vec![CertificateDer::from(public.to_vec())], key));
         Ok(Self { fingerprint, key })
     }
+}
+
+/// Why there is no key of a node in a file, by what is in it (RFC 7468).
+fn no_key(pem: &[u8]) -> &'static str {
+    let others = [
+        ("OPENSSH PRIVATE KEY", "holds a private key of OpenSSH, not one in PKCS #8: `ekiden keygen` makes one"),
+        ("ENCRYPTED PRIVATE KEY", "holds an encrypted private key: `openssl pkey -in IT` decrypts it"),
+        ("RSA PRIVATE KEY", "holds a private key that is not an Ed25519 key"),
+        ("EC PRIVATE KEY", "holds a private key that is not an Ed25519 key"),
+        ("PUBLIC KEY", "holds a public key, not a private one"),
+        ("CERTIFICATE", "holds a certificate, not a private key"),
+    ];
+    let begins_with = |label: &str| pem.trim_ascii_start().starts_with(format!("-----BEGIN {label}-----").as_bytes());
+    let found = others.into_iter().find(|(label, _)| begins_with(label));
+    found.map_or("holds no private key (PKCS #8 in PEM)", |(_, what)| what)
 }
 
 impl PartialEq for Identity {
@@ -197,6 +212,22 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn what_is_no_key_of_a_node_is_named() {
+        for (label, said) in [
+            ("OPENSSH PRIVATE KEY", "a private key of OpenSSH, not one in PKCS #8: `ekiden keygen` makes one"),
+            ("ENCRYPTED PRIVATE KEY", "an encrypted private key"),
+            ("EC PRIVATE KEY", "not an Ed25519 key"),
+            ("PUBLIC KEY", "a public key"),
+            ("CERTIFICATE", "a certificate"),
+            ("NOTHING", "holds no private key (PKCS #8 in PEM)"),
+        ] {
+            let pem = format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
+            let error = Identity::from_pem(pem.as_bytes()).unwrap_err();
+            assert!(error.contains(said), "{label}: {error}");
+        }
+    }
 
     #[test]
     fn a_key_file_of_another_system_holds_the_same_key() {

@@ -144,7 +144,7 @@ pub enum RegistryError {
         most: usize,
     },
     /// A node that is to be expelled was not admitted.
-    #[error("no node '{node}' is admitted to '{overlay}'; admitted are: {admitted}")]
+    #[error("no node '{node}' is admitted to '{overlay}'; {}", admitted_are(admitted))]
     NeverAdmitted {
         /// The node's name.
         node: String,
@@ -245,6 +245,10 @@ pub enum RegistryError {
     },
 }
 
+fn admitted_are(names: &str) -> String {
+    if names.is_empty() { "none is".into() } else { format!("admitted are: {names}") }
+}
+
 impl RegistryError {
     /// Whether another member of etcd may do better.
     pub(crate) fn is_of_endpoint(&self) -> bool {
@@ -261,5 +265,19 @@ impl RegistryError {
                 | Self::Replaced { .. }
                 | Self::KeyTaken { .. }
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_admitted_is_said_also_if_nobody_is() {
+        for (admitted, said) in [("", "; none is"), ("a, b", "; admitted are: a, b")] {
+            let error =
+                RegistryError::NeverAdmitted { node: "x".into(), overlay: "o".into(), admitted: admitted.into() };
+            assert_eq!(error.to_string(), format!("no node 'x' is admitted to 'o'{said}"));
+        }
     }
 }

@@ -66,19 +66,23 @@ impl StartError {
         Some(format!("{}:{}", file.display(), line_of(&text, &path)?))
     }
 
-    /// Whether the machine lacks something: a privilege, such as the one to bind a port below 1024, a congestion control, or
-    /// what transparent connections need.
+    /// Whether the machine lacks something: a privilege, such as the one to bind a port below 1024, a congestion control,
+    /// descriptors, or what transparent connections need.
     pub fn is_lack(&self) -> bool {
         match self {
             Self::Listen { source: SocketError::Bind { source, .. }, .. } => {
                 source.kind() == io::ErrorKind::PermissionDenied
             }
             Self::Listen { source, .. } => {
-                matches!(source, SocketError::ForbiddenCongestion { .. } | SocketError::Transparent { .. })
+                // That the host has no more descriptors or memory for one, or no IPv6, comes as an error of a call.
+                matches!(
+                    source,
+                    SocketError::ForbiddenCongestion { .. } | SocketError::Transparent { .. } | SocketError::Io(_)
+                )
             }
-            Self::Congestion(_) | Self::Buffer { .. } => true,
+            Self::Congestion(_) | Self::Buffer { .. } | Self::Thread(_) => true,
             Self::Rules(error) => !matches!(error, RulesError::NameInUse { .. }),
-            Self::Registry(_) | Self::Privileges(_) | Self::Thread(_) => false,
+            Self::Registry(_) | Self::Privileges(_) => false,
         }
     }
 
@@ -87,7 +91,24 @@ impl StartError {
         match self {
             Self::Congestion(CongestionUnavailable { reason, .. }) => reason.is_privilege(),
             Self::Rules(error) => matches!(error, RulesError::NotAllowed { .. } | RulesError::Refused { .. }),
+            Self::Listen { source: SocketError::Io(_), .. } | Self::Thread(_) => false,
             _ => self.is_lack(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::errno::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_host_without_descriptors_lacks_something_but_no_privilege() {
+        let none = || io::Error::from(Errno::EMFILE);
+        let listen = StartError::Listen { name: "s".into(), source: SocketError::Io(none()) };
+        for error in [listen, StartError::Thread(none())] {
+            assert!(error.is_lack() && !error.is_privilege(), "{error}");
         }
     }
 }

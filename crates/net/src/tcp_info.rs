@@ -54,6 +54,10 @@ pub struct TcpInfo {
     pub send_window_bytes: u32,
     /// Largest segment sent, in bytes of payload.
     pub mss_bytes: u32,
+    /// The longest segment that the peer may send, as this end has advertised it, in bytes of payload and TCP's options.
+    pub advertised_mss_bytes: u32,
+    /// Longest segment that has arrived, in bytes of payload. Up to [`Self::ASSUMED_MSS_BYTES`] it may be only what the kernel begins with.
+    pub arrived_mss_bytes: u32,
     /// The path's MTU as far as it is known, in bytes with headers.
     pub path_mtu_bytes: u32,
     /// Options that both ends offered: timestamps and window scaling (RFC 7323), selective acknowledgements (RFC 2018).
@@ -131,6 +135,14 @@ const SEND_BUFFER: usize = 3;
 const SEND_QUEUED: usize = 5;
 
 impl TcpInfo {
+    /// What a kernel takes the longest segment that arrives for before any has come (`TCP_MSS_DEFAULT` of linux/tcp.h).
+    pub const ASSUMED_MSS_BYTES: u32 = 536;
+
+    /// The longest segment that the peer may send, in bytes of payload.
+    pub fn arriving_mss_bytes(&self) -> u32 {
+        self.advertised_mss_bytes.saturating_sub(if self.options.timestamps { TIMESTAMPS } else { 0 })
+    }
+
     /// With what the kernel says of a socket's memory, `SK_MEMINFO_…` of linux/sock_diag.h.
     pub(crate) fn with_memory(self, memory: [u32; MEMORY_NUMBERS]) -> Self {
         Self { send_memory_bytes: memory[SEND_QUEUED], send_memory_most_bytes: memory[SEND_BUFFER], ..self }
@@ -179,6 +191,9 @@ impl TcpInfo {
     }
 }
 
+/// Bytes of each header that timestamps take (RFC 7323, appendix A).
+const TIMESTAMPS: u32 = 12;
+
 /// Up to `total_retrans`, as in Linux 2.6.
 const BYTES_LEAST: usize = std::mem::offset_of!(Raw, pacing_rate);
 
@@ -209,6 +224,8 @@ impl From<&Raw> for TcpInfo {
             delivered_segments: raw.delivered,
             send_window_bytes: raw.snd_wnd,
             mss_bytes: raw.snd_mss,
+            advertised_mss_bytes: raw.advmss,
+            arrived_mss_bytes: raw.rcv_mss,
             path_mtu_bytes: raw.pmtu,
             options: Options::from_bits(raw.state_and_flags[OPTIONS_AT]),
             busy_us: raw.busy_time,

@@ -77,14 +77,17 @@ pub enum Unproven<E> {
     Broken(io::Error),
 }
 
+/// A connection, and the payload of the longest segment that has arrived.
+type Arrived = (Connection, u32);
+
 /// A connection on which full segments are under way.
 struct Trial {
     step: usize,
-    /// The payload of a full segment.
+    /// The payload of the longest segment that either end may send.
     bytes: u32,
     rtt: Duration,
     since: Instant,
-    passed: Pin<Box<dyn Future<Output = io::Result<Connection>> + Send>>,
+    passed: Pin<Box<dyn Future<Output = io::Result<Arrived>> + Send>>,
 }
 
 /// What has become of an attempt.
@@ -131,8 +134,8 @@ impl Segments {
                 (number, passed) = first_of(&mut trials, |trial| trial.passed.as_mut()) => {
                     let trial = trials.swap_remove(number);
                     match passed {
-                        Ok(connection) => {
-                            self.passed(name, &trial, trials);
+                        Ok((connection, bytes)) => {
+                            self.passed(name, (trial.step, bytes), trials);
                             return Ok((connection, Vec::new()));
                         }
                         Err(error) => Unproven::Broken(error),
@@ -200,18 +203,17 @@ impl Segments {
         Some(*self.lock()).filter(|known| known.until.is_some_and(|until| Instant::now() < until))
     }
 
-    /// Full segments have passed on a connection; `others` are still under way.
-    fn passed(&self, name: &str, passed: &Trial, others: Vec<Trial>) {
-        let longer: Vec<Trial> = others.into_iter().filter(|other| other.step < passed.step).collect();
+    /// Segments of so many bytes have passed on a connection; `others` are still under way.
+    fn passed(&self, name: &str, (step, bytes): (usize, u32), others: Vec<Trial>) {
+        let longer: Vec<Trial> = others.into_iter().filter(|other| other.step < step).collect();
         if longer.is_empty() {
-            return self.learn(name, passed.step, passed.bytes);
+            return self.learn(name, step, bytes);
         }
         // What is sent again and lost again is not lost in an outage that is over: the pauses between double, so that the next one ends
         // within as much time as has passed.
         let wait = longer.iter().map(|other| other.since.elapsed() + other.patience()).max().unwrap_or_default();
-        *self.lock() =
-            Known { step: passed.step, until: Some(Instant::now() + wait + SETTLED_STEP * 2), is_sure: false };
-        let (segments, name, step, bytes) = (self.clone(), name.to_owned(), passed.step, passed.bytes);
+        *self.lock() = Known { step, until: Some(Instant::now() + wait + SETTLED_STEP * 2), is_sure: false };
+        let (segments, name) = (self.clone(), name.to_owned());
         tokio::spawn(async move { segments.settle(&name, (step, bytes), longer, wait).await });
     }
 
@@ -222,14 +224,14 @@ impl Segments {
             while !longer.is_empty() {
                 let (number, passed) = first_of(&mut longer, |trial| trial.passed.as_mut()).await;
                 let trial = longer.swap_remove(number);
-                if passed.is_ok() {
-                    return Some(trial);
+                if let Ok((_, bytes)) = passed {
+                    return Some((trial.step, bytes));
                 }
             }
             None
         };
         match timeout(wait, passes).await {
-            Ok(Some(Trial { step: 0, bytes, .. })) => self.learn(name, 0, bytes),
+            Ok(Some((0, bytes))) => self.learn(name, 0, bytes),
             // Those in between pass, or all have broken, which says nothing.
             Ok(_) => self.forget(),
             Err(_) => {
@@ -288,8 +290,15 @@ async fn begin<E>(step: usize, attempt: impl Future<Output = Result<Dialled, E>>
         return Ok(Attempted::Done((connection, prelude)));
     }
     let info = tcp_info(connection.socket()).map_err(Unproven::Broken)?;
-    let (bytes, rtt) = (info.mss_bytes, Duration::from_micros(info.rtt_us.into()));
-    let passed = Box::pin(exchange(connection, [prelude, fill(bytes)].concat()));
+    // A kernel that looks for the path's MTU by itself may begin with short segments at one end, and with full ones at the other: Linux does
+    // at the end that has accepted (tcp_mtu_probing = 2).
+    let bytes = info.mss_bytes.max(info.arriving_mss_bytes());
+    let rtt = Duration::from_micros(info.rtt_us.into());
+    let own = info.mss_bytes;
+    let passed = Box::pin(async move {
+        let (connection, far) = exchange(connection, [prelude, fill(own)].concat()).await?;
+        Ok((connection, far.clamp(own, bytes)))
+    });
     Ok(Attempted::Begun(Trial { step, bytes, rtt, since: Instant::now(), passed }))
 }
 
@@ -306,10 +315,11 @@ fn is_on_this_host(connection: &Connection) -> bool {
     !cfg!(test) && connection.socket().peer_addr().is_ok_and(|far| far.ip().to_canonical().is_loopback())
 }
 
-async fn exchange(connection: Connection, first: Vec<u8>) -> io::Result<Connection> {
+/// Returns how long the other end's full segment was.
+async fn exchange(connection: Connection, first: Vec<u8>) -> io::Result<(Connection, u32)> {
     connection.send_all(&first).await?;
     match read_frame(&connection).await? {
-        (FrameKind::Fill, _) => Ok(connection),
+        (FrameKind::Fill, body) => Ok((connection, u32::try_from(body.len()).unwrap_or(u32::MAX))),
         (FrameKind::Failed, body) => Err(invalid(decode_failed(&body).map_err(invalid)?.text)),
         (other, _) => Err(invalid(format_args!("{other:?} where FILL was due"))),
     }

@@ -117,7 +117,7 @@ fn check(args: &Check) -> anyhow::Result<()> {
         let verdict = if check.passed { "ok" } else { "MISSED" };
         rows.push([check.what.clone(), expected, measured, least, most, check.unit.into(), verdict.into()]);
     }
-    out::text(out::aligned(&rows))?;
+    out::text(out::aligned(&rows, ekiden_report::columns()))?;
     Ok(all_passed(&checks)?)
 }
 

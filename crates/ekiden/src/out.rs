@@ -92,15 +92,36 @@ pub fn note(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "{}", plain(text));
 }
 
-/// Columns as wide as their widest cell; the first to the left, the others to the right.
-pub fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+/// Columns as wide as their widest cell; the first to the left, the others to the right. Where they are wider than `within`, each row has a
+/// line for each of its figures.
+pub fn aligned<const N: usize>(rows: &[[String; N]], within: Option<usize>) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let whole = (0..N).map(width).sum::<usize>() + 2 * (N - 1);
+    if let Some((head, rows)) = rows.split_first().filter(|_| within.is_some_and(|within| whole > within)) {
+        return blocks(head, rows);
+    }
     let line = |row: &[String; N]| {
         let first = format!("{:<1$}", row[0], width(0));
         let rest = (1..N).map(|column| format!("  {:>1$}", row[column], width(column)));
         first + &rest.collect::<String>() + "\n"
     };
     rows.iter().map(line).collect()
+}
+
+/// Rows as blocks: the row's name, and below it each figure behind what its column is called.
+fn blocks<const N: usize>(head: &[String; N], rows: &[[String; N]]) -> String {
+    let widest =
+        |texts: &mut dyn Iterator<Item = &String>| texts.map(|text| text.chars().count()).max().unwrap_or_default();
+    let names = widest(&mut head.iter().skip(1));
+    let figures = widest(&mut rows.iter().flat_map(|row| row.iter().skip(1)));
+    let mut text = if head[0].is_empty() { String::new() } else { format!("{}\n", head[0]) };
+    for row in rows {
+        text += &format!("{}\n", row[0]);
+        for (name, figure) in head.iter().zip(row).skip(1) {
+            text += &format!("  {name:<names$}  {figure:>figures$}\n");
+        }
+    }
+    text
 }
 
 /// Columns of texts as wide as their widest cell, all to the left. Where they are wider than `within`, the last one has lines of its own.

@@ -27,14 +27,19 @@ fn ekiden(folder: &Path, arguments: &[&str], columns: Option<usize>) -> Output {
 
 /// What is printed fits, or is a command, or one word. Returns it.
 fn fits(folder: &Path, arguments: &[&str]) -> String {
-    let output = ekiden(folder, arguments, Some(COLUMNS));
+    fits_within(folder, arguments, COLUMNS)
+}
+
+/// The same in so many columns.
+fn fits_within(folder: &Path, arguments: &[&str], columns: usize) -> String {
+    let output = ekiden(folder, arguments, Some(columns));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!text.is_empty(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     let is_whole = |line: &&str| {
         let line = line.trim_start().trim_start_matches("- ");
         !line.contains(' ') || line.contains('`') || line.starts_with("sysctl ")
     };
-    for line in text.lines().filter(|line| line.chars().count() > COLUMNS) {
+    for line in text.lines().filter(|line| line.chars().count() > columns) {
         assert!(is_whole(&line), "{arguments:?}: {} columns: {line}\n{text}", line.chars().count());
     }
     text
@@ -120,7 +125,11 @@ fn measurements_fit() {
     let folder = folder.path();
     let server = MeasuringServer::start("ekiden measure server --open 100MB --listen 127.0.0.1:0", folder);
     let server = format!("127.0.0.1:{}", server.port);
-    fits(folder, &["measure", "client", &server, "--open", "--bytes", "1MB", "--way", "both", "--streams", "2"]);
+    let client = ["measure", "client", &server, "--open", "--bytes", "1MB", "--way", "both", "--streams", "2"];
+    fits(folder, &client);
+    // Tables whose rows are longer have a line for each figure.
+    let narrow = fits_within(folder, &client, 40);
+    assert!(narrow.lines().any(|line| line.starts_with("  sent again ")), "{narrow}");
     fits(
         folder,
         &[

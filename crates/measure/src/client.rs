@@ -21,8 +21,9 @@ use crate::message::{
     PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_of,
 };
 use crate::probe::{Answer, Prober};
+use crate::refused::{is_closed, of_handshake};
 use crate::settings::{Asked, DURATION_MOST_US};
-use crate::{Error, control, iperf3, plausible, socket, socks5};
+use crate::{Error, control, hole, iperf3, plausible, socket, socks5};
 
 /// How long this end waits for a server that lets it wait. The default is what [`measure`] has.
 #[derive(Debug, Clone)]
@@ -226,7 +227,7 @@ pub fn measure_within(
     agreed.say(&Request::Start).map_err(broken)?;
     running.begin();
     let started = Instant::now();
-    let (mut moved, mut moved_at) = (0, started);
+    let (mut moved, mut moved_at, mut stalled) = (0, started, None);
     let longest = asked.get().duration_us.map_or(agreed.longest, Duration::from_micros) + patience.margin;
     while !running.is_over() {
         thread::sleep(Duration::from_millis(20));
@@ -240,8 +241,8 @@ pub fn measure_within(
             (moved, moved_at) = (bytes, Instant::now());
         }
         if moved_at.elapsed() > STALLED {
-            let why = format!("nothing has moved for {} s", STALLED.as_secs());
-            return Err(Error::Broken { to: server.name.clone(), why });
+            stalled = Some(format!("nothing has moved for {} s", STALLED.as_secs()));
+            break;
         }
         if elapsed > longest {
             let why = format!("the load does not end within {:.1} s", longest.as_secs_f64());
@@ -253,18 +254,29 @@ pub fn measure_within(
         }
     }
     let ended_ns = monotonic_ns();
-    let told = agreed.say(&Request::Stop).and_then(|()| agreed.results(asked, started.elapsed()));
+    let within = if stalled.is_some() { PATIENCE } else { RESULTS + started.elapsed() };
+    let told = agreed.say(&Request::Stop).and_then(|()| agreed.results(asked, within));
     let answers = prober.finish();
     let near_seen = running.finish();
+    let senders = near_seen.iter().filter(|seen| Side::Near.sends(seen.way));
+    let hole = hole::of_senders(senders, &answers, began_ns);
+    let why = |why: String| hole.map_or(why, |hole| hole.to_string());
+    let is_told = told.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData);
     let far_seen = told.map_err(|error| match near_seen.iter().find_map(|seen| seen.end.failed.clone()) {
         // What the server says of it is better than what the kernel says of a connection that the server has ended.
-        Some(why) if error.kind() != io::ErrorKind::InvalidData => Error::Broken { to: server.name.clone(), why },
-        _ => broken(error),
-    })?;
+        Some(failed) if error.kind() != io::ErrorKind::InvalidData => failed,
+        _ => agreed.why(error),
+    });
+    if let Some(stalled) = stalled {
+        // What the server says of it is what its own senders have seen.
+        let why = why(far_seen.err().filter(|_| is_told).unwrap_or(stalled));
+        return Err(Error::Broken { to: server.name.clone(), why });
+    }
+    let far_seen = far_seen.map_err(|failed| Error::Broken { to: server.name.clone(), why: why(failed) })?;
     let elapsed = opened.elapsed();
     let failed = near_seen.iter().chain(&far_seen).find_map(|seen| seen.end.failed.clone());
-    if let Some(why) = failed {
-        return Err(Error::Broken { to: server.name.clone(), why });
+    if let Some(failed) = failed {
+        return Err(Error::Broken { to: server.name.clone(), why: why(failed) });
     }
     plausible::check(asked, &near_seen, &far_seen, &answers, elapsed)
         .map_err(|why| Error::Impossible { to: server.name.clone(), why })?;
@@ -357,27 +369,6 @@ fn named(server: &Server, error: Error) -> Error {
     }
 }
 
-/// Whether the other end has closed the connection.
-fn is_closed(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
-}
-
-fn of_handshake(to: String, error: &io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied if is_own_key_refused(error) => Error::Key {
-            to,
-            why: "it does not know this client's key: `ekiden keygen --show FILE` prints the fingerprint here, which the server's --node NAME=FINGERPRINT or configuration must have"
-                .into(),
-        },
-        io::ErrorKind::PermissionDenied => Error::Key { to, why: error.to_string() },
-        io::ErrorKind::Unsupported => Error::Open { to },
-        _ if is_closed(error) => Error::Closed { to },
-        io::ErrorKind::TimedOut => Error::NotAServer { to, why: "it does not finish a handshake".into() },
-        _ => Error::NotAServer { to, why: error.to_string() },
-    }
-}
-
 impl Agreed<'_> {
     /// Opens a connection of the load, and waits until the server has taken it. All are to be there at `until`.
     fn link(&self, purpose: Purpose, load: Option<socket::Load<'_>>, until: Instant) -> Result<StdStream, Error> {
@@ -415,17 +406,21 @@ impl Agreed<'_> {
         taken.map_err(|error| self.broken(said(error))).map(|()| socket)
     }
 
-    /// Why the measurement broke off: what the server says of it, or else `error`.
+    /// That the measurement broke off, and why.
     fn broken(&self, error: io::Error) -> Error {
-        let why = match error.kind() {
+        Error::Broken { to: self.server.name.clone(), why: self.why(error) }
+    }
+
+    /// What the server says of a measurement that has broken off, or else `error`.
+    fn why(&self, error: io::Error) -> String {
+        match error.kind() {
             // What it has said, and what it says too late.
             io::ErrorKind::InvalidData | io::ErrorKind::TimedOut => error.to_string(),
             _ => match self.hear(LAST_WORDS) {
                 Ok(Reply::Failed { why }) => why,
                 _ => error.to_string(),
             },
-        };
-        Error::Broken { to: self.server.name.clone(), why }
+        }
     }
 
     fn say(&self, request: &Request) -> io::Result<()> {
@@ -446,9 +441,9 @@ impl Agreed<'_> {
         }
     }
 
-    /// What the server's end saw of a load that took so long.
-    fn results(&self, asked: &Asked, load: Duration) -> io::Result<Vec<Seen>> {
-        let until = Instant::now() + RESULTS + load;
+    /// What the server's end saw of a load, which it says within so long.
+    fn results(&self, asked: &Asked, within: Duration) -> io::Result<Vec<Seen>> {
+        let until = Instant::now() + within;
         let mut gathered = Gathered::new(asked);
         loop {
             let left = until.saturating_duration_since(Instant::now());

@@ -167,12 +167,12 @@ impl Running {
     pub fn finish(mut self) -> Vec<Seen> {
         self.shared.stop();
         let sampled = self.sampler.take().and_then(|sampler| sampler.join().ok()).unwrap_or_default();
-        let mut rows = sampled.rows.into_iter();
+        let (mut rows, mut segments) = (sampled.rows.into_iter(), sampled.segments.into_iter());
         let ends = std::mem::take(&mut self.threads).into_iter().map(|thread| thread.join().unwrap_or_default());
         let seen = self.shared.streams.iter().zip(ends).map(|(stream, end)| Seen {
             way: stream.way,
             stream: stream.number,
-            end: StreamEnd { late_us: sampled.late_us.clone(), ..end },
+            end: StreamEnd { late_us: sampled.late_us.clone(), segments: segments.next(), ..end },
             rows: rows.next().unwrap_or_default(),
         });
         seen.collect()

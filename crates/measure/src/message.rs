@@ -286,12 +286,26 @@ pub struct StreamEnd {
     /// Whether segments have timestamps (RFC 7323), 12 bytes of each header.
     #[serde(default)]
     pub has_timestamps: bool,
+    /// How long segments were; absent from an end of an older version.
+    #[serde(default)]
+    pub segments: Option<Segments>,
     /// Processor time of the thread that moved the bytes, in microseconds.
     pub cpu_us: u64,
     /// How late each look at the connection was, in microseconds; the same for all streams of an end.
     pub late_us: Vec<u32>,
     /// Why the stream failed, if it did.
     pub failed: Option<String>,
+}
+
+/// How long the segments of a stream were, as its end saw them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Segments {
+    /// The longest that a sender may have sent, or that has arrived at a receiver, in bytes of payload. 0 at a receiver that cannot tell.
+    pub longest_bytes: u32,
+    /// Payload that was acknowledged to a sender while segments were so long. 0 at a receiver.
+    pub whole_bytes: u64,
+    /// `net.ipv4.tcp_mtu_probing` of the end's kernel.
+    pub mtu_probing: u8,
 }
 
 /// What arrived in the best of the times of one length.

@@ -4,12 +4,13 @@ use ekiden_net::tcp_info::TcpInfo;
 use ekiden_record::{Delays, Latency, Load, PathLimit, Sample, Shares, StreamLoad, Way};
 
 use crate::client::Measured;
+use crate::hole::Hole;
 use crate::limit::Limits;
 use crate::load::{Seen, Side};
 use crate::message::{Peak, Row};
 use crate::settings::Asked;
 use crate::verdict::Added;
-use crate::{Error, plausible, probe, verdict};
+use crate::{Error, hole, plausible, probe, verdict};
 
 /// A stream's two ends.
 struct Pair<'a> {
@@ -24,8 +25,8 @@ struct Pair<'a> {
 pub fn told(asked: &Asked, measured: &Measured) -> Result<(Vec<Load>, Latency), Error> {
     let (loads, latency) = loads(asked, measured);
     let rtt_us = |load: &Load| base_us(&latency, load.rtt_min_us as f64);
-    match loads.iter().find(|load| load.bytes == 0 || load.duration_us == 0 || (load.duration_us as f64) < rtt_us(load))
-    {
+    let is_short = |load: &&Load| load.bytes == 0 || load.duration_us == 0 || (load.duration_us as f64) < rtt_us(load);
+    match loads.iter().filter(|load| load.lost_segment_bytes.is_none()).find(is_short) {
         Some(load) => Err(Error::TooShort {
             way: load.way,
             bytes: load.bytes,
@@ -43,7 +44,7 @@ fn base_us(latency: &Latency, sender_us: f64) -> f64 {
 
 pub(crate) fn loads(asked: &Asked, measured: &Measured) -> (Vec<Load>, Latency) {
     let latency = probe::latency(&measured.answers, measured.began_ns, measured.ended_ns);
-    let of = |way: &Way| load(asked, *way, &pairs(measured, *way), &latency);
+    let of = |way: &Way| load(asked, *way, &pairs(measured, *way), &latency, hole::of(measured, *way));
     (asked.get().ways.iter().filter_map(of).collect(), latency)
 }
 
@@ -64,7 +65,7 @@ fn same(a: &Seen, b: &Seen) -> bool {
     (a.way, a.stream) == (b.way, b.stream)
 }
 
-fn load(asked: &Asked, way: Way, pairs: &[Pair<'_>], latency: &Latency) -> Option<Load> {
+fn load(asked: &Asked, way: Way, pairs: &[Pair<'_>], latency: &Latency, hole: Option<Hole>) -> Option<Load> {
     let rows: Vec<&[Row]> = pairs.iter().map(Pair::active).collect();
     let all = || rows.iter().copied().flatten();
     let bytes = total(pairs.iter().map(|pair| pair.receiver.end.bytes));
@@ -91,11 +92,16 @@ fn load(asked: &Asked, way: Way, pairs: &[Pair<'_>], latency: &Latency) -> Optio
         write_to_ack: (waits.count > 0).then_some(waits),
         shares,
         path_limit: None,
+        lost_segment_bytes: hole.map(|hole| hole.bytes),
         streams,
         sampler_late: Delays::of(first.sender.end.late_us.iter().map(|late| f64::from(*late)).collect()),
         sender_cpu_us: total(pairs.iter().map(|pair| pair.sender.end.cpu_us)),
         receiver_cpu_us: total(pairs.iter().map(|pair| pair.receiver.end.cpu_us)),
     };
+    // Of what else limits the path such a load says nothing.
+    if hole.is_some() {
+        return Some(load);
+    }
     let peaks: &[Peak] = match pairs {
         [only] => &only.receiver.end.peaks,
         _ => &[],

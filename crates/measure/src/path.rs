@@ -26,12 +26,12 @@ use std::time::Duration;
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_record::{EndSettings, Finding, LoadSettings, PATH_FORMAT, PathDirection, PathRecord, Way};
 
-use crate::Error;
 use crate::client::{Server, measure};
 use crate::load::budget;
 use crate::message::Trace as How;
 use crate::server::end_settings;
 use crate::settings::Asked;
+use crate::{Error, hole};
 use base::Base;
 use ended::{End, end};
 use trace::{ANSWER_BYTES, PROBE_BYTES, STEPS_MOST, Trace};
@@ -131,7 +131,8 @@ pub fn characterise(
         base = Some(base.filter(|base| base.rtt_us < idle_us).unwrap_or(known));
         let broken = || Error::Broken { to: server.name.clone(), why: "no samples of the load came".into() };
         let trace = Trace::of(&reno, way).ok_or_else(broken)?;
-        let heedless = spent_before_second(&trace, known).and_then(|spent_bytes| {
+        let hole = hole::of(&reno, way);
+        let heedless = spent_before_second(&trace, known).filter(|_| hole.is_none()).and_then(|spent_bytes| {
             let bytes_least = budget(BDPS_MOST, BYTES_LEAST, trace.sent);
             load(HEEDLESS, How::Budget { spent_bytes, bdps_most: BDPS_MOST, bytes_least }).ok()
         });
@@ -143,8 +144,11 @@ pub fn characterise(
             }
             Way::Back => Finding::NotObservable { reason: "TCP counts the routers on its own way only".into() },
         };
-        let mut found = find::direction(&trace, second.as_ref(), known, hops);
-        if long {
+        let mut found = match hole {
+            Some(hole) => find::holed(&trace, hole, hops),
+            None => find::direction(&trace, second.as_ref(), known, hops),
+        };
+        if long && hole.is_none() {
             step(Step::Overflows { way });
             let settings = LoadSettings { duration_us: Some(OVERFLOWS_US), ..settings("reno") };
             let asked = Asked::new(settings).map_err(Error::Settings)?;
@@ -228,19 +232,22 @@ fn window(sender: &EndSettings, receiver: &EndSettings) -> Finding {
     }
 }
 
+/// A picture shows what came in each of so many microseconds.
+const BIN_US: f64 = 20_000.0;
+
 fn picture(trace: &Trace<'_>, way: Way) -> Seen {
     let seconds = |at_us: f64| at_us / 1e6;
     let queue_ms = trace.delays().iter().map(|delay| (seconds(delay.at_us), delay.queued_us / 1e3)).collect();
     let mut rate_mbit = Vec::new();
-    let (first, last) = (trace.arrived.first(), trace.arrived.last());
-    if let Some((first, last)) = first.zip(last) {
+    if let Some((from_us, until_us)) = trace.arrival_us() {
         for step in 0..STEPS_MOST {
-            let at_us = first.at_us as f64 + f64::from(step) * 20_000.0;
-            if at_us >= last.at_us as f64 {
+            let at_us = from_us + f64::from(step) * BIN_US;
+            // What is left of the last bin says no rate; of a load that is shorter than one it is all there is.
+            let to_us = if step == 0 { (at_us + BIN_US).min(until_us) } else { at_us + BIN_US };
+            if to_us > until_us {
                 break;
             }
-            let rate = trace.rate_between(at_us, at_us + 20_000.0).unwrap_or(0.0);
-            rate_mbit.push((seconds(at_us + 20_000.0), rate / 1e6));
+            rate_mbit.extend(trace.passed_bit_s(at_us, to_us).map(|rate| (seconds(to_us), rate / 1e6)));
         }
     }
     let lost_s = trace.first_hole().map(|row| seconds(trace.arrived[row].at_us as f64));

@@ -63,6 +63,10 @@ fn stream(near: &Seen, far: &Seen, bytes_most: u64, most_us: u64) -> Result<(), 
     at_most("its duration in µs", end.duration_us, most_us)?;
     at_most("the time of its last byte in µs", far.end_us(), most_us)?;
     at_most("its largest segment", end.mss_bytes.into(), SEGMENT_MOST.into())?;
+    if let Some(segments) = end.segments {
+        at_most("its longest segment", segments.longest_bytes.into(), SEGMENT_MOST.into())?;
+        at_most("bytes in long segments", segments.whole_bytes, sent.saturating_add(BEYOND_PAYLOAD))?;
+    }
     at_most("its path's MTU", end.path_mtu_bytes.into(), PACKET_MOST.into())?;
     at_most("bytes in tenths of a second", sum(&end.tenths_bytes), end.bytes)?;
     for peak in &end.peaks {

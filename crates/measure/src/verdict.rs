@@ -6,6 +6,7 @@ mod tests;
 use ekiden_record::{Latency, Load, LoadSettings, PathLimit, Shares, Way};
 
 use crate::episodes::episodes;
+use crate::hole::Hole;
 use crate::message::{Peak, Row};
 
 /// A queue is seen when round trips grow by this part of the base, and by the time below.
@@ -320,6 +321,9 @@ pub fn sentence(load: &Load, asked: &LoadSettings, latency: Option<&Latency>) ->
     let waits = latency.is_some_and(|latency| messages_wait(latency, load.way));
     let has_queue = waits || has_queue(load, latency.and_then(|latency| Added::of(latency, load.way)));
     let carried = format!("{:.1} Mbit/s {}", load.goodput_bit_s as f64 / 1e6, load.way.word());
+    if let Some(bytes) = load.lost_segment_bytes {
+        return format!("{carried}: {}", Hole { way: load.way, bytes });
+    }
     let Some((shares, cause)) = load.shares.zip(cause(load)) else { return carried };
     let percent = |share: f64| (share * 100.0).round();
     match cause {

@@ -54,7 +54,7 @@ pub struct TcpInfo {
     pub send_window_bytes: u32,
     /// Largest segment sent, in bytes of payload.
     pub mss_bytes: u32,
-    /// The longest segment that the peer may send, as this end has advertised it, in bytes of payload and TCP's options.
+    /// The longest segment that the peer may send, as this end has advertised it, in bytes of payload: less what timestamps take.
     pub advertised_mss_bytes: u32,
     /// Longest segment that has arrived, in bytes of payload. Up to [`Self::ASSUMED_MSS_BYTES`] it may be only what the kernel begins with.
     pub arrived_mss_bytes: u32,
@@ -138,11 +138,6 @@ impl TcpInfo {
     /// What a kernel takes the longest segment that arrives for before any has come (`TCP_MSS_DEFAULT` of linux/tcp.h).
     pub const ASSUMED_MSS_BYTES: u32 = 536;
 
-    /// The longest segment that the peer may send, in bytes of payload.
-    pub fn arriving_mss_bytes(&self) -> u32 {
-        self.advertised_mss_bytes.saturating_sub(if self.options.timestamps { TIMESTAMPS } else { 0 })
-    }
-
     /// With what the kernel says of a socket's memory, `SK_MEMINFO_…` of linux/sock_diag.h.
     pub(crate) fn with_memory(self, memory: [u32; MEMORY_NUMBERS]) -> Self {
         Self { send_memory_bytes: memory[SEND_QUEUED], send_memory_most_bytes: memory[SEND_BUFFER], ..self }
@@ -190,9 +185,6 @@ impl TcpInfo {
         Some(Self::from(&raw))
     }
 }
-
-/// Bytes of each header that timestamps take (RFC 7323, appendix A).
-const TIMESTAMPS: u32 = 12;
 
 /// Up to `total_retrans`, as in Linux 2.6.
 const BYTES_LEAST: usize = std::mem::offset_of!(Raw, pacing_rate);

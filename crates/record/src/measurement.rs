@@ -136,6 +136,9 @@ pub struct Load {
     pub shares: Option<Shares>,
     /// Why the path limited it, where it did and that can be told.
     pub path_limit: Option<PathLimit>,
+    /// The payload of segments that the path drops and says nothing of (a black hole of path MTU discovery), if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_segment_bytes: Option<u32>,
     /// Each stream.
     pub streams: Vec<StreamLoad>,
     /// How late the samples of the senders were taken.

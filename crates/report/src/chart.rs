@@ -216,6 +216,22 @@ pub(crate) fn tick(value: f64, top: f64) -> String {
     match top {
         t if t >= 10.0 => format!("{value:.0}"),
         t if t >= 1.0 => format!("{value:.1}"),
-        _ => format!("{value:.3}"),
+        t if t >= 0.01 => format!("{value:.3}"),
+        // A tenth of the top is to be told from the next one.
+        t => format!("{value:.0$}", (1.0 - t.log10().floor()).clamp(3.0, 12.0) as usize),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_of_small_figures_differ() {
+        for top in [0.0029, 0.000_41, 0.05, 0.9] {
+            let labels: Vec<_> = (0..=10).map(|tenth| tick(f64::from(tenth) * top / 10.0, top)).collect();
+            assert!(labels.windows(2).all(|pair| pair[0] != pair[1]), "{labels:?}");
+        }
+        assert_eq!((tick(0.25, 0.9), tick(3.0, 50.0)), ("0.250".into(), "3".into()));
     }
 }

@@ -292,7 +292,7 @@ async fn begin<E>(step: usize, attempt: impl Future<Output = Result<Dialled, E>>
     let info = tcp_info(connection.socket()).map_err(Unproven::Broken)?;
     // A kernel that looks for the path's MTU by itself may begin with short segments at one end, and with full ones at the other: Linux does
     // at the end that has accepted (tcp_mtu_probing = 2).
-    let bytes = info.mss_bytes.max(info.arriving_mss_bytes());
+    let bytes = info.mss_bytes.max(info.advertised_mss_bytes);
     let rtt = Duration::from_micros(info.rtt_us.into());
     let own = info.mss_bytes;
     let passed = Box::pin(async move {

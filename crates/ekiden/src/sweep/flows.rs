@@ -30,7 +30,7 @@ pub fn flows(record: &Record) -> String {
             },
         ]);
     }
-    let mut text = out::aligned(&rows);
+    let mut text = out::aligned(&rows, ekiden_report::columns());
     if !record.pings.is_empty() {
         text += &pings(&record.pings);
     }
@@ -49,5 +49,5 @@ fn pings(pings: &[Ping]) -> String {
     for Ping { name, sent, lost, p50_us, p99_us, max_us } in pings {
         rows.push([name.clone(), sent.to_string(), lost.to_string(), ms(*p50_us), ms(*p99_us), ms(*max_us)]);
     }
-    out::aligned(&rows)
+    out::aligned(&rows, ekiden_report::columns())
 }

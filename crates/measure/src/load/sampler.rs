@@ -8,7 +8,7 @@ use ekiden_net::tcp_info::{TcpInfo, tcp_info_with_memory};
 
 use super::stream::Stream;
 use super::{Shared, budget};
-use crate::message::{LOOKS_MOST, ROWS_MOST, Row};
+use crate::message::{LOOKS_MOST, ROWS_MOST, Row, Segments};
 
 /// How often a traced load is looked at, in microseconds.
 const TRACE_US: u64 = 200;
@@ -21,13 +21,49 @@ const FIRST_NS: u64 = 1_000_000;
 pub(super) struct Sampled {
     /// Of each stream.
     pub rows: Vec<Vec<Row>>,
+    /// How long the segments of each stream were.
+    pub segments: Vec<Segments>,
     /// How late each look was, in microseconds.
     pub late_us: Vec<u32>,
 }
 
+/// Follows how long the segments of a stream are.
+#[derive(Clone, Default)]
+struct Lengths {
+    segments: Segments,
+    /// Bytes that were acknowledged at the look before.
+    acked_bytes: Option<u64>,
+}
+
+impl Lengths {
+    fn see(&mut self, info: &TcpInfo, sends: bool) {
+        let Segments { longest_bytes, whole_bytes, .. } = &mut self.segments;
+        if !sends {
+            // A kernel takes the longest for no less than this before any has come.
+            let arrived = Some(info.arrived_mss_bytes).filter(|bytes| *bytes > TcpInfo::ASSUMED_MSS_BYTES);
+            *longest_bytes = (*longest_bytes).max(arrived.unwrap_or_default());
+            return;
+        }
+        if info.mss_bytes > *longest_bytes {
+            (*longest_bytes, *whole_bytes) = (info.mss_bytes, 0);
+        }
+        let before = self.acked_bytes.replace(info.acked_bytes).unwrap_or(info.acked_bytes);
+        if info.mss_bytes == *longest_bytes {
+            *whole_bytes = whole_bytes.saturating_add(info.acked_bytes.saturating_sub(before));
+        }
+    }
+}
+
+/// `net.ipv4.tcp_mtu_probing` (linux/Documentation/networking/ip-sysctl.rst); 0 where it cannot be read.
+fn mtu_probing() -> u8 {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_mtu_probing");
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
+}
+
 /// Looks until the load is stopped, every `interval_us` but no more often than `least_ns`.
 pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool, least_ns: u64) -> Sampled {
-    let mut sampled = Sampled { rows: vec![Vec::new(); shared.streams.len()], late_us: Vec::new() };
+    let mut sampled = Sampled { rows: vec![Vec::new(); shared.streams.len()], ..Sampled::default() };
+    let mut lengths = vec![Lengths::default(); shared.streams.len()];
     // Of more, every second is given up, and from then on they come half as often.
     let looks_most = LOOKS_MOST.min(ROWS_MOST / shared.streams.len().max(1));
     schedule::exact_timers();
@@ -38,8 +74,9 @@ pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool, least_ns: u64)
         let now_ns = monotonic_ns();
         if shared.began_ns.load(Ordering::Acquire) != 0 {
             sampled.late_us.push(u32::try_from(now_ns.saturating_sub(due_ns) / 1_000).unwrap_or(u32::MAX));
-            for (stream, rows) in shared.streams.iter().zip(&mut sampled.rows) {
+            for ((stream, rows), lengths) in shared.streams.iter().zip(&mut sampled.rows).zip(&mut lengths) {
                 let Ok(info) = tcp_info_with_memory(&stream.socket) else { continue };
+                lengths.see(&info, stream.sends);
                 stream.clamp();
                 let row = row(shared.since_begin_us(monotonic_ns()), stream, &info);
                 if stream.sends && trace {
@@ -56,6 +93,8 @@ pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool, least_ns: u64)
             }
         }
         if is_last {
+            let mtu_probing = mtu_probing();
+            sampled.segments = lengths.into_iter().map(|seen| Segments { mtu_probing, ..seen.segments }).collect();
             return sampled;
         }
         if sampled.late_us.len() >= looks_most {

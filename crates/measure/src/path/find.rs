@@ -1,8 +1,9 @@
 //! What the traces of a direction say of it.
 
-use ekiden_record::{Finding, PathDirection};
+use ekiden_record::{Finding, Judgement, PathDirection};
 
 use crate::episodes::episodes;
+use crate::hole::Hole;
 use crate::message::Row;
 
 use super::base::{Base, QUEUE_LEAST_US};
@@ -78,20 +79,53 @@ fn said_late(mut finding: Finding, trace: &Trace<'_>) -> Finding {
 }
 
 fn mtu(trace: &Trace<'_>) -> Finding {
-    match trace.mtu_bytes {
-        0 => Finding::NotObservable { reason: "the sender's kernel does not say".into() },
-        mtu => {
-            let value = trace.packet_bytes;
-            let evidence = format!("segments of {} bytes passed", trace.mss_bytes);
-            if value < f64::from(mtu) {
-                let evidence = format!(
-                    "{evidence}; an end, or a router on the way, allows TCP no larger ones (MSS), though packets of {mtu} fit the first link"
-                );
-                return Finding::AtLeast { value, evidence };
-            }
-            let value = f64::from(mtu);
-            Finding::Observed { value, low: value, high: value, evidence }
+    let mtu = trace.mtu_bytes;
+    let not_observable = |reason: &str| Finding::NotObservable { reason: reason.into() };
+    let Some(arrived) = trace.arrived_mss_bytes else {
+        return not_observable("the ends cannot tell how long the segments were that arrived whole");
+    };
+    if mtu == 0 {
+        return not_observable("the sender's kernel does not say");
+    }
+    let value = arrived + trace.packet_bytes - trace.mss_bytes;
+    let evidence = format!("segments of {arrived} bytes passed");
+    if value >= f64::from(mtu) {
+        let value = f64::from(mtu);
+        return Finding::Observed { value, low: value, high: value, evidence };
+    }
+    let why = match trace.begins_short {
+        true => {
+            "the sender's kernel begins with short ones and looks for longer ones by itself (net.ipv4.tcp_mtu_probing = 2)"
         }
+        false if arrived < trace.mss_bytes => "longer ones were not seen to arrive",
+        false => "an end, or a router on the way, allows TCP no larger ones (MSS)",
+    };
+    Finding::AtLeast { value, evidence: format!("{evidence}; {why}, though packets of {mtu} fit the first link") }
+}
+
+/// The findings of a direction whose long segments do not arrive: of the rest its load says nothing.
+pub fn holed(trace: &Trace<'_>, hole: Hole, hops: Finding) -> PathDirection {
+    let none = || Finding::NotObservable { reason: "long segments did not arrive".into() };
+    let mtu_bytes = match trace.arrived_mss_bytes {
+        Some(arrived) => Finding::AtLeast {
+            value: arrived + trace.packet_bytes - trace.mss_bytes,
+            evidence: format!("segments of {arrived} bytes passed; {hole}"),
+        },
+        None => Finding::NotObservable { reason: hole.to_string() },
+    };
+    PathDirection {
+        hops,
+        mtu_bytes,
+        buffer_bytes: none(),
+        bdp_bytes: none(),
+        drop_tail: Judgement::NotObservable { reason: "long segments did not arrive".into() },
+        drops_per_overflow: none(),
+        random_loss: none(),
+        policer_bit_s: none(),
+        window_bytes: none(),
+        sent_bytes: trace.sent_bytes,
+        duration_us: trace.sent.last().map_or(0, |row| row.at_us),
+        rate_bit_s: none(),
     }
 }
 

@@ -10,7 +10,7 @@ use super::picture;
 use super::trace::Trace;
 use crate::client::Measured;
 use crate::load::Seen;
-use crate::message::{Row, StreamEnd};
+use crate::message::{Row, Segments, StreamEnd};
 use crate::outcome::{loads, samples};
 use crate::probe::Answer;
 use crate::settings::Asked;
@@ -38,24 +38,36 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     })
 }
 
+fn segments() -> impl Strategy<Value = Option<Segments>> {
+    let any = any::<(u32, u8)>();
+    proptest::option::of((any, number()).prop_map(|((longest_bytes, mtu_probing), whole_bytes)| Segments {
+        longest_bytes,
+        whole_bytes,
+        mtu_probing,
+    }))
+}
+
 fn seen(way: Way) -> impl Strategy<Value = Seen> {
     let counts = (number(), number(), number(), number(), vec(number(), 0..4));
-    (rows(), counts, any::<(u32, u32)>()).prop_map(move |(rows, counts, (mss_bytes, path_mtu_bytes))| {
-        let (bytes, duration_us, first_us, cpu_us, tenths_bytes) = counts;
-        let late_us = vec![0, u32::MAX];
-        let end = StreamEnd {
-            bytes,
-            duration_us,
-            first_us,
-            cpu_us,
-            tenths_bytes,
-            mss_bytes,
-            path_mtu_bytes,
-            late_us,
-            ..StreamEnd::default()
-        };
-        Seen { way, stream: 0, end, rows }
-    })
+    (rows(), counts, any::<(u32, u32)>(), segments()).prop_map(
+        move |(rows, counts, (mss_bytes, path_mtu_bytes), segments)| {
+            let (bytes, duration_us, first_us, cpu_us, tenths_bytes) = counts;
+            let late_us = vec![0, u32::MAX];
+            let end = StreamEnd {
+                bytes,
+                duration_us,
+                first_us,
+                cpu_us,
+                tenths_bytes,
+                mss_bytes,
+                path_mtu_bytes,
+                segments,
+                late_us,
+                ..StreamEnd::default()
+            };
+            Seen { way, stream: 0, end, rows }
+        },
+    )
 }
 
 fn measured() -> impl Strategy<Value = Measured> {

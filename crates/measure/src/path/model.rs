@@ -10,7 +10,7 @@ use ekiden_record::{EndSettings, Way};
 
 use crate::client::Measured;
 use crate::load::Seen;
-use crate::message::{Row, StreamEnd};
+use crate::message::{Row, Segments, StreamEnd};
 use crate::probe::Answer;
 
 use bbr::Bbr;
@@ -277,11 +277,13 @@ impl Run {
     }
 
     fn measured(self) -> Measured {
+        let segments = Segments { longest_bytes: self.path.mss as u32, whole_bytes: u64::MAX, mtu_probing: 0 };
         let end = |bytes: u64| StreamEnd {
             bytes,
             mss_bytes: self.path.mss as u32,
             path_mtu_bytes: MTU,
             has_timestamps: true,
+            segments: Some(segments),
             late_us: vec![50; 100],
             ..StreamEnd::default()
         };

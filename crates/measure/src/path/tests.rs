@@ -6,7 +6,8 @@ use super::base::Base;
 use super::ended::{End, end};
 use super::model::{Bucket, Heedless, Path};
 use super::trace::{Trace, longest_us};
-use super::{find, has_changed, spent_before_second};
+use super::{find, has_changed, picture, spent_before_second};
+use crate::message::{Row, Segments};
 
 /// What is found on a path, with a second pass, where one is wanted, that keeps a window of so many segments.
 fn find(path: Path, heedless: f64) -> PathDirection {
@@ -46,6 +47,40 @@ fn plain() -> impl Iterator<Item = Path> {
         })
     };
     rates.into_iter().flat_map(all)
+}
+
+#[test]
+fn an_mtu_is_told_of_segments_that_arrived_whole_and_of_no_others() {
+    let mtu = |change: &dyn Fn(&mut Segments, &mut Segments)| {
+        let mut load = Path::PLAIN.load();
+        let (sent, arrived) = (&mut load.near_seen[0].end.segments, &mut load.far_seen[0].end.segments);
+        change(sent.as_mut().unwrap(), arrived.as_mut().unwrap());
+        let trace = Trace::of(&load, Way::Forth).unwrap();
+        find::direction(&trace, None, Base::of(&load), Finding::Absent { evidence: String::new() }).mtu_bytes
+    };
+    assert_eq!(mtu(&|_, _| {}).value(), Some(1500.0));
+    let said = |finding: Finding| format!("{finding:?}");
+    let short = said(mtu(&|_, arrived| arrived.longest_bytes = 1208));
+    assert!(short.contains("AtLeast { value: 1260.0") && short.contains("longer ones were not seen"), "{short}");
+    let probing = said(mtu(&|sent, arrived| (sent.mtu_probing, arrived.longest_bytes) = (2, 1024)));
+    assert!(probing.contains("value: 1076.0") && probing.contains("tcp_mtu_probing = 2"), "{probing}");
+    let unknown = mtu(&|_, arrived| arrived.longest_bytes = 0);
+    assert!(matches!(unknown, Finding::NotObservable { .. }), "{unknown:?}");
+    // So short ones a receiver's kernel takes for granted: what was acknowledged tells.
+    let least = mtu(&|sent, arrived| (sent.longest_bytes, arrived.longest_bytes) = (524, 0));
+    assert_eq!(least.estimate_or_bound(), Some(576.0));
+}
+
+#[test]
+fn a_picture_ends_with_the_last_whole_bin() {
+    let mut load = Path::PLAIN.load();
+    let whole = picture(&Trace::of(&load, Way::Forth).unwrap(), Way::Forth).rate_mbit;
+    // An end looks on after the last byte has come.
+    let last = *load.far_seen[0].rows.last().unwrap();
+    load.far_seen[0].rows.push(Row { at_us: last.at_us + 50_000, ..last });
+    let longer = picture(&Trace::of(&load, Way::Forth).unwrap(), Way::Forth).rate_mbit;
+    assert_eq!(longer, whole);
+    assert!(whole.last().is_some_and(|(at, _)| *at <= last.at_us as f64 / 1e6), "{whole:?}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! A traced stream: when its bytes were sent, when they came, and how long those that came in order were under way.
 
+use ekiden_net::tcp_info::TcpInfo;
 use ekiden_record::Way;
 
 use crate::client::Measured;
 use crate::load::{Seen, Side};
-use crate::message::Row;
+use crate::message::{Row, StreamEnd};
 use crate::probe::Answer;
 
 /// A look that is later than this part of a round trip, and than this, passes for a queue.
@@ -24,6 +25,10 @@ pub struct Trace<'a> {
     pub mss_bytes: f64,
     /// The segment's IP packet, in bytes.
     pub packet_bytes: f64,
+    /// User data in the longest segment that has arrived whole, in bytes, where the ends can tell.
+    pub arrived_mss_bytes: Option<f64>,
+    /// Whether the sender's kernel looks for the path's MTU by itself, and begins with short segments (`tcp_mtu_probing` = 2).
+    pub begins_short: bool,
     /// The path's MTU as the sender's kernel knows it; 0 if it does not.
     pub mtu_bytes: u32,
     /// Bytes sent, in all.
@@ -74,6 +79,20 @@ const IPV6: u32 = 40;
 const TCP: u32 = 20;
 const TIMESTAMPS: u32 = 12;
 
+/// So many segments acknowledged tell that they arrive.
+const WHOLE_LEAST: u64 = 10;
+
+/// The longest segment that has arrived whole. The receiver's kernel says it of longer ones than it takes for granted; shorter ones have arrived
+/// if they were all that was sent.
+fn arrived(sender: &StreamEnd, receiver: &StreamEnd) -> Option<u32> {
+    let (sent, arrived) = sender.segments.zip(receiver.segments)?;
+    if arrived.longest_bytes > 0 {
+        return Some(arrived.longest_bytes.min(sent.longest_bytes));
+    }
+    let is_short = (1..=TcpInfo::ASSUMED_MSS_BYTES).contains(&sent.longest_bytes);
+    (is_short && sent.whole_bytes >= WHOLE_LEAST * u64::from(sent.longest_bytes)).then_some(sent.longest_bytes)
+}
+
 impl<'a> Trace<'a> {
     /// Of the only stream of a direction.
     pub fn of(measured: &'a Measured, way: Way) -> Option<Self> {
@@ -97,6 +116,8 @@ impl<'a> Trace<'a> {
             arrived: &receiver.rows,
             mss_bytes: f64::from(mss),
             packet_bytes: f64::from(mss) + f64::from(headers),
+            arrived_mss_bytes: arrived(&sender.end, &receiver.end).map(f64::from),
+            begins_short: sender.end.segments.is_some_and(|segments| segments.mtu_probing == 2),
             mtu_bytes: mtu,
             sent_bytes,
             late_us: [sender, receiver].map(|seen| late_us(&seen.end.late_us)).iter().sum(),
@@ -229,6 +250,13 @@ impl<'a> Trace<'a> {
             }
         }
         peak
+    }
+
+    /// When the first look was, and when the last byte had come, by the receiver's clock in microseconds.
+    pub fn arrival_us(&self) -> Option<(f64, f64)> {
+        let (first, last) = self.arrived.first().zip(self.arrived.last())?;
+        let until = self.arrived.iter().find(|row| row.kernel_bytes >= last.kernel_bytes)?;
+        Some((first.at_us as f64, until.at_us as f64))
     }
 
     /// What came from one time to another by the receiver's clock, in bit/s; `None` without two samples there.

@@ -16,7 +16,7 @@ use crate::load::{Link, Most, Running, Seen, Side};
 use crate::message::{Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_text};
 use crate::settings::Asked;
 use crate::socket;
-use crate::{control, probe};
+use crate::{control, hole, probe};
 
 /// How long a client may look at the idle path before it starts the load, and a load may take beyond what was asked for.
 const MARGIN: Duration = Duration::from_secs(60);
@@ -173,7 +173,10 @@ async fn measure(
     drop(probes);
     // Joining waits for threads that look every 50 ms whether they are to stop.
     let seen = tokio::task::spawn_blocking(move || running.finish()).await.map_err(io::Error::other)?;
-    result?;
+    result.map_err(|error| match hole::of_stalled(&seen) {
+        Some(hole) => io::Error::new(error.kind(), format!("{error}: {hole}")),
+        None => error,
+    })?;
     let carried = carried(&settings.ways, &seen);
     let within = server.settings.patience.results + took;
     match timeout(within, results(connection, seen, within)).await {

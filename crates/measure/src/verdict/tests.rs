@@ -91,6 +91,7 @@ fn nothing() -> Load {
         write_to_ack: None,
         shares: None,
         path_limit: None,
+        lost_segment_bytes: None,
         streams: Vec::new(),
         sampler_late: Delays::default(),
         sender_cpu_us: 0,

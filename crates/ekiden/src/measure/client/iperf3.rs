@@ -110,6 +110,7 @@ fn load(way: Way, outcome: &Outcome, samples: &[Sample]) -> Load {
         write_to_ack: None,
         shares: Shares::mean(&shares),
         path_limit: None,
+        lost_segment_bytes: None,
         streams: streams().map(stream).collect(),
         sampler_late: outcome.late.map_or(Delays::of(Vec::new()), |late| Delays {
             count: late.samples,

@@ -76,6 +76,7 @@ fn sentences(measurement: &Measurement) -> String {
 
 /// What came out, sentences first.
 pub fn text(measurement: &Measurement, width: Width) -> String {
+    let within = width.columns();
     let mut text = width.wrapped(&sentences(measurement)) + "\n\n";
     let mut rows =
         vec![["", "bytes", "seconds", "Mbit/s", "sent again", "RTT least", "RTT median", "RTT 99 %"].map(String::from)];
@@ -91,9 +92,9 @@ pub fn text(measurement: &Measurement, width: Width) -> String {
             ms(load.rtt.p99_us),
         ]);
     }
-    text.push_str(&out::aligned(&rows));
-    limits(&mut text, measurement);
-    latency(&mut text, measurement);
+    text.push_str(&out::aligned(&rows, within));
+    limits(&mut text, measurement, within);
+    latency(&mut text, measurement, within);
     text
 }
 
@@ -102,7 +103,7 @@ fn ms(us: f64) -> String {
 }
 
 /// What limited each direction, and each stream where there are several.
-fn limits(text: &mut String, measurement: &Measurement) {
+fn limits(text: &mut String, measurement: &Measurement, within: Option<usize>) {
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let row = |name: String, shares: Shares| {
         let [a, b, c, d] = [shares.application, shares.receive_window, shares.send_buffer, shares.path].map(percent);
@@ -119,11 +120,11 @@ fn limits(text: &mut String, measurement: &Measurement) {
         }
     }
     if rows.len() > 1 {
-        let _ = write!(text, "\n{}", out::aligned(&rows));
+        let _ = write!(text, "\n{}", out::aligned(&rows, within));
     }
 }
 
-fn latency(text: &mut String, measurement: &Measurement) {
+fn latency(text: &mut String, measurement: &Measurement, within: Option<usize>) {
     let mut rows = vec![["ms", "median", "99 %", "most"].map(String::from)];
     let mut add = |name: String, delays: &Delays| {
         let [median, late, most] = [delays.p50_us, delays.p99_us, delays.max_us].map(|us| format!("{:.2}", us / 1e3));
@@ -144,5 +145,5 @@ fn latency(text: &mut String, measurement: &Measurement) {
         }
         add(format!("{}: samples late", way.word()), sampler_late);
     }
-    let _ = write!(text, "\n{}", out::aligned(&rows));
+    let _ = write!(text, "\n{}", out::aligned(&rows, within));
 }

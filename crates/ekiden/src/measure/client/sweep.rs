@@ -159,14 +159,18 @@ fn table(points: &[Point], results: &[Vec<Measurement>]) -> Table {
                 format!("{:.3}", rate.greatest),
                 format!("{rtt:.2}"),
                 format!("{again:.0}"),
-                loads().next().and_then(cause).map_or("", word).into(),
+                loads().next().map_or("", word).into(),
             ]);
         }
     }
     table
 }
 
-fn word(cause: Cause) -> &'static str {
+fn word(load: &ekiden_record::Load) -> &'static str {
+    if load.lost_segment_bytes.is_some() {
+        return "PMTU black hole";
+    }
+    let Some(cause) = cause(load) else { return "" };
     match cause {
         Cause::Application => "program",
         Cause::ReceiveWindow => "receive window",

@@ -20,15 +20,19 @@ fn charts(record: &PathRecord, seen: &Seen, date: &str) -> [LineChart; 2] {
         Way::Back => (&record.back, format!("{} → {}", record.to, record.from)),
     };
     let base_ms = record.rtt_us.value().unwrap_or_default() / 1e3;
-    let trips: Vec<_> = seen.queue_ms.iter().map(|(at, queued)| (*at, base_ms + queued)).collect();
-    let mut levels = vec![(format!("base RTT: {base_ms:.1} ms"), base_ms)];
+    let highest_ms = seen.queue_ms.iter().map(|(_, queued)| base_ms + queued).fold(base_ms, f64::max);
+    // Short round trips would be labelled with zeros.
+    let (quantity, each) = if highest_ms < 0.1 { ("µs", 1e3) } else { ("ms", 1.0) };
+    let trips: Vec<_> = seen.queue_ms.iter().map(|(at, queued)| (*at, (base_ms + queued) * each)).collect();
+    let base = base_ms * each;
+    let mut levels = vec![(format!("base RTT: {base:.1} {quantity}"), base)];
     if let Some((label, full_ms)) = full(direction) {
-        levels.push((label, base_ms + full_ms));
+        levels.push((label, base + full_ms * each));
     }
-    let highest = trips.iter().map(|(_, ms)| *ms).fold(base_ms, f64::max);
+    let highest = highest_ms * each;
     let mut series = vec![Series { name: "round trip of what came in order".into(), points: trips }];
     if let Some(at) = seen.lost_s {
-        series.push(Series { name: "first loss".into(), points: vec![(at, base_ms), (at, highest)] });
+        series.push(Series { name: "first loss".into(), points: vec![(at, base), (at, highest)] });
     }
     let ends_at = |points: &[(f64, f64)]| points.last().map_or(0.0, |point| point.0);
     let to = ends_at(&seen.queue_ms).max(ends_at(&seen.rate_mbit));
@@ -37,7 +41,7 @@ fn charts(record: &PathRecord, seen: &Seen, date: &str) -> [LineChart; 2] {
         LineChart {
             title: format!("{ends}: base round trip and queue, {date}"),
             across: "seconds since the load began".into(),
-            quantity: "ms".into(),
+            quantity: quantity.into(),
             series,
             levels,
             to,

@@ -5,8 +5,10 @@
  * - The queue is the least round trip of a round, less the least of the last 30 to 60 s. While it is shorter than a target, the
  *   window grows by a step, which begins with one segment after each decrease and grows by half a round: equal steps for all, so
  *   that flows come to equal windows. Beyond the target the window falls to what empties the queue.
- * - A loss counts only where a queue has overflowed: more are lost than by chance, and round trips were long; or so many more that
- *   a policer must have dropped them. What is lost by chance is learnt while the window has grown little since a decrease.
+ * - A loss counts only where a queue has overflowed: more are lost than by chance, and round trips were long or it happens in two
+ *   rounds in a row; or so many more that a policer must have dropped them. What is lost by chance is learnt only while the window
+ *   is no more than what the path carries, and not in the rounds after a decrease: losses that fall with the window are congestion.
+ * - Whatever the losses are taken for, the window is bounded by what the path has delivered (ek_far_proven).
  * - A queue that does not empty after two decreases is filled by others. From then on the window is at least what a Reno flow
  *   would have: it grows by a segment a round, and halves where the queue overflows. */
 #ifndef EKIDEN_FAR_H
@@ -22,7 +24,11 @@
 /* Rates are kept in segments per 2^26 us, losses in 2^-20 of what was sent. */
 #define EK_FAR_RATE_SHIFT 26
 #define EK_FAR_LOSS_SHIFT 20
+/* A window of this is allowed before anything has been delivered. */
+#define EK_FAR_MARGIN (10 * EK_FAR_UNIT)
 #define EK_FAR_NONE 0xffffffffu
+/* More than this is not lost by chance: 4 %. */
+#define EK_FAR_CHANCE ((1u << EK_FAR_LOSS_SHIFT) / 24)
 /* So much more than by chance is lost behind a policer: a tenth. */
 #define EK_FAR_MANY ((1u << EK_FAR_LOSS_SHIFT) / 10)
 /* For so long the least round trip counts, and once more. */
@@ -33,6 +39,7 @@ enum ek_far_flags {
 	EK_FAR_LIMITED = 2, /* this round the application was the limit */
 	EK_FAR_DRAINS = 4, /* after the startup: the queue is being emptied */
 	EK_FAR_SEEKS = 8, /* Reno's part is not known yet: it doubles */
+	EK_FAR_ANEW = 16, /* the next sample begins a round, and what came before does not count */
 };
 
 struct ek_far_tunables {
@@ -84,6 +91,7 @@ struct ek_far {
 	ek_u8 learnt; /* rounds from which the chance of loss is known, up to 3 */
 	ek_u8 beyond; /* rounds in a row with more losses than by chance */
 	ek_u8 largest; /* rounds in a row with the largest step */
+	ek_u8 calm; /* rounds since the last decrease, up to 255 */
 };
 
 EK_FN ek_u32 ek_far_bounded(ek_u64 window)
@@ -91,6 +99,23 @@ EK_FN ek_u32 ek_far_bounded(ek_u64 window)
 	if (window < EK_FAR_LEAST * EK_FAR_UNIT)
 		return EK_FAR_LEAST * EK_FAR_UNIT;
 	return window > (ek_u64)EK_FAR_MOST * EK_FAR_UNIT ? EK_FAR_MOST * EK_FAR_UNIT : (ek_u32)window;
+}
+
+/* What the path has carried in a round trip: at the highest rate, or in this round. Losses do not count. */
+EK_FN ek_u32 ek_far_carried(const struct ek_far *state, ek_u32 delivered)
+{
+	ek_u64 at_rate = ((ek_u64)state->top_rate * state->base_us) >> (EK_FAR_RATE_SHIFT - 6);
+	ek_u64 now = (ek_u64)delivered * EK_FAR_UNIT;
+
+	return ek_far_bounded(at_rate > now ? at_rate : now);
+}
+
+/* The bound of the window: twice what the path has carried in a round trip, in startup four times as much, and a margin. */
+EK_FN ek_u32 ek_far_proven(const struct ek_far *state, ek_u32 delivered)
+{
+	ek_u64 carried = ek_far_carried(state, delivered);
+
+	return ek_far_bounded(carried * (state->flags & EK_FAR_STARTUP ? 4 : 2) + EK_FAR_MARGIN);
 }
 
 EK_FN ek_u32 ek_far_part(ek_u32 whole, ek_u32 part) { return (ek_u32)(((ek_u64)whole * part) >> 16); }
@@ -110,9 +135,9 @@ EK_FN void ek_far_init(struct ek_far *state)
 	state->top_us = 0;
 	state->cycle_us = EK_FAR_NONE;
 	state->noise = 0;
-	state->flags = EK_FAR_STARTUP | EK_FAR_SEEKS;
+	state->flags = EK_FAR_STARTUP | EK_FAR_SEEKS | EK_FAR_ANEW;
 	state->full_rounds = state->hold = state->forced = state->late = 0;
-	state->samples = state->learnt = state->beyond = state->largest = 0;
+	state->samples = state->learnt = state->beyond = state->largest = state->calm = 0;
 }
 
 /* The queue up to which the window grows. Where a shorter one overflowed, it is most of that. */
@@ -178,41 +203,35 @@ EK_FN ek_u32 ek_far_lost(ek_u32 lost, ek_u32 sent)
 	return (ek_u32)(((ek_u64)ek_min(lost, sent) << EK_FAR_LOSS_SHIFT) / ek_max(sent, 1));
 }
 
-/* Whether so many losses of so many segments are more than three deviations above chance. */
+/* Whether so many losses of so many segments are more than five deviations above chance. */
 EK_FN int ek_far_exceeds(const struct ek_far *state, ek_u32 lost, ek_u32 sent)
 {
 	/* In 256ths. */
 	ek_u64 expected = ((ek_u64)sent * state->chance) >> (EK_FAR_LOSS_SHIFT - 8);
 	ek_u64 seen = (ek_u64)ek_min(lost, 1u << 20) << 8, above;
 
-	if (seen <= expected + 512)
+	if (seen <= expected + 256)
 		return 0;
-	above = seen - expected - 512;
-	return above * above > 9 * expected * 256;
+	above = seen - expected - 256;
+	return above * above > 25 * expected * 256;
 }
 
-/* A round in which there is no queue tells what is lost by chance, and how late jitter makes the least round trip. The first rounds count
- * more. */
+/* A round without a queue tells how late jitter makes the least round trip. One in which the window was no more than what the path
+ * carries tells what is lost by chance: at most EK_FAR_CHANCE. The first rounds count more. */
 EK_FN void ek_far_learn(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u32 seen_us)
 {
-	ek_u32 shift = state->learnt + 1, seen = ek_far_lost(lost, sent);
+	ek_u32 seen = ek_min(ek_far_lost(lost, sent), EK_FAR_CHANCE), shift = ek_min(state->learnt + 1u, 4);
 
+	state->noise = (unsigned short)(((ek_u32)state->noise * 7 + ek_min(seen_us / 64, 65535u)) / 8);
+	/* What is lost in the first rounds after a decrease was sent before it. */
+	if (state->flags & EK_FAR_STARTUP || state->calm < 3 || state->own > ek_far_carried(state, 0))
+		return;
 	if (seen > state->chance)
-		state->chance += (seen - state->chance) >> (shift & 7);
+		state->chance += (seen - state->chance) >> shift;
 	else
-		state->chance -= (state->chance - seen) >> (shift & 7);
+		state->chance -= (state->chance - seen) >> shift;
 	if (state->learnt < 3)
 		state->learnt += 1;
-	state->noise = (unsigned short)(((ek_u32)state->noise * 7 + ek_min(seen_us / 64, 65535u)) / 8);
-}
-
-/* What has arrived of what was sent, but for what is lost by chance, in 65536ths. */
-EK_FN ek_u32 ek_far_arrived(const struct ek_far *state, ek_u32 delivered, ek_u32 sent)
-{
-	ek_u32 chance = ek_min(state->chance, 1u << (EK_FAR_LOSS_SHIFT - 1));
-	ek_u64 part = ((ek_u64)delivered << 16) / ek_max(sent, 1);
-
-	return (ek_u32)ek_min((ek_u32)((part << EK_FAR_LOSS_SHIFT) / ((1u << EK_FAR_LOSS_SHIFT) - chance)), EK_ONE);
 }
 
 /* The queue is too long, or has overflowed. `arrived` is the part of what was sent that has come, in 65536ths. */
@@ -224,6 +243,7 @@ EK_FN void ek_far_decrease(const struct ek_far_tunables *tunables, struct ek_far
 	ek_u32 kept;
 
 	state->cycle_us = EK_FAR_NONE;
+	state->calm = 0;
 	if (is_stuck && state->forced >= 1 && !overflow)
 		state->fair = ek_max(state->fair, state->own);
 	if (!is_stuck && state->own > state->fair + state->fair / 50)
@@ -234,13 +254,18 @@ EK_FN void ek_far_decrease(const struct ek_far_tunables *tunables, struct ek_far
 		state->depth_us = ek_max(state->most_us - state->base_us, 1000);
 		state->fair = ek_far_bounded(state->window / 2);
 		state->flags &= ~EK_FAR_SEEKS;
-		state->hold = 2;
+		state->hold = 3;
+		/* Some of these may have been taken for chance. */
+		state->chance -= state->chance / 8;
 	}
 	kept = (ek_u32)(((ek_u64)state->base_us << 16) / ek_max(state->base_us + queue_us, 1));
 	/* Where there is no queue that could be seen, what has arrived is what the path carries. */
 	if (overflow)
 		kept = ek_min(kept, arrived);
 	kept = ek_far_part(ek_max(kept, EK_ONE / 2), 63570 /* 0.97 */);
+	/* Others halve their windows where the queue overflows. */
+	if (overflow)
+		kept = ek_min(kept, EK_ONE / 8 * 7);
 	state->own = ek_max(ek_far_bounded(ek_far_part(state->own, kept)), state->fair / 2);
 	ek_far_restart_step(state);
 	if (state->own > state->fair)
@@ -262,6 +287,9 @@ EK_FN void ek_far_grow(const struct ek_far_tunables *tunables, struct ek_far *st
 		most *= 8;
 	else if (state->largest >= 6)
 		most *= 4;
+	/* Beyond what the path is known to carry, a step fills no more than a part of a queue that is short. */
+	if (target_us == state->depth_us / 10 * 7 && state->own >= ek_far_carried(state, 0) / 100 * 98)
+		most = ek_min(most, (ek_u32)(((ek_u64)target_us << 16) / ek_max(state->base_us, 1)) / 32);
 	most = ek_max(ek_far_part(state->own, ek_min(most, EK_ONE / 2)), EK_FAR_UNIT);
 	state->step += state->step / 2;
 	if (state->step >= most) {
@@ -283,13 +311,13 @@ EK_FN int ek_far_overflows(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u3
 	ek_u32 part = ek_far_lost(lost, sent);
 
 	state->top_us = ek_max(state->top_us - state->top_us / 100, most_us);
-	/* Twice what is lost by chance, and 1.6 % more. */
-	if (state->flags & EK_FAR_STARTUP || state->hold || lost <= 2 ||
-	    part <= 2 * state->chance + (1u << EK_FAR_LOSS_SHIFT) / 64)
+	/* More than half as much again as is lost by chance, and 0.8 %. */
+	if (state->flags & EK_FAR_STARTUP || state->hold || !ek_far_exceeds(state, lost, sent) ||
+	    part <= state->chance + state->chance / 2 + (1u << EK_FAR_LOSS_SHIFT) / 128)
 		state->beyond = 0;
 	else if (state->beyond < 255)
 		state->beyond += 1;
-	if (state->beyond >= 3 || ek_far_policed(state, lost, part))
+	if (state->beyond >= 2 || ek_far_policed(state, lost, part))
 		return 1;
 	return ek_far_exceeds(state, lost, sent) &&
 	       most_us > ek_max(state->top_us / 10 * 7, ek_max(2000, state->base_us / 32));
@@ -329,17 +357,16 @@ EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *s
 	ek_u32 noise_us = target_us < tunables->queue_least_us ? 0 : ek_min(state->noise * 64u, target_us / 3);
 	ek_u32 queue_us = seen_us > noise_us ? seen_us - noise_us : 0;
 	ek_u32 most_us = state->most_us > state->base_us ? state->most_us - state->base_us : 0;
-	ek_u64 exact = ((ek_u64)delivered << EK_FAR_RATE_SHIFT) / ek_max(span_us, 1);
+	ek_u64 exact = ((ek_u64)delivered << EK_FAR_RATE_SHIFT) / ek_max(span_us, state->base_us);
 	ek_u32 rate = exact < EK_FAR_NONE ? (ek_u32)exact : EK_FAR_NONE;
-	ek_u32 faded = (ek_u32)(((ek_u64)state->top_rate * ek_min(span_us, 60000000)) / 60000000);
+	ek_u32 proven, faded = (ek_u32)(((ek_u64)state->top_rate * ek_min(span_us, 60000000)) / 60000000);
 	int limited = state->flags & EK_FAR_LIMITED || state->used < state->window / EK_FAR_UNIT / 4 * 3;
-	int has_grown = state->step > ek_far_part(state->own, tunables->step_most) / 4;
 	int overflow = ek_far_overflows(state, lost, sent, most_us);
 
 	state->top_rate = ek_max(state->top_rate - faded, rate);
-	/* What is lost in the rounds after a decrease was sent before it. */
-	if (queue_us < target_us && !overflow && !state->hold &&
-	    (!has_grown || part < state->chance || state->flags & EK_FAR_STARTUP))
+	if (state->calm < 255)
+		state->calm += 1;
+	if (queue_us < target_us && !overflow && !state->hold)
 		ek_far_learn(state, lost, sent, seen_us);
 	if (!state->hold)
 		state->cycle_us = ek_min(state->cycle_us, queue_us);
@@ -349,7 +376,8 @@ EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *s
 	else if (state->hold)
 		ek_far_wait(state);
 	else if (queue_us > target_us || overflow)
-		ek_far_decrease(tunables, state, queue_us, overflow, ek_far_arrived(state, delivered, sent));
+		ek_far_decrease(tunables, state, queue_us, overflow,
+				(ek_u32)(((ek_u64)delivered << 16) / ek_max(sent, 1)));
 	else if (!limited)
 		ek_far_grow(tunables, state, queue_us, target_us);
 
@@ -359,8 +387,23 @@ EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *s
 		state->fair = ek_min(state->fair, state->own / 4);
 	else if (state->forced >= 2)
 		state->fair = ek_far_bounded((ek_u64)state->fair + (state->flags & EK_FAR_SEEKS ? state->fair : EK_FAR_UNIT));
-	if (!(state->flags & EK_FAR_STARTUP))
-		state->window = ek_max(state->own, state->fair);
+	if (state->flags & EK_FAR_STARTUP)
+		return;
+	proven = ek_far_proven(state, delivered);
+	state->own = ek_min(state->own, proven);
+	state->fair = ek_min(state->fair, proven);
+	state->window = ek_max(state->own, state->fair);
+}
+
+/* A round trip begins. */
+EK_FN void ek_far_begin(struct ek_far *state, const struct ek_sample *sample)
+{
+	state->round_at_us = (ek_u32)sample->now_us;
+	state->round_delivered = sample->delivered;
+	state->round_lost = sample->lost;
+	state->least_us = EK_FAR_NONE;
+	state->most_us = state->used = 0;
+	state->flags &= ~(EK_FAR_LIMITED | EK_FAR_ANEW);
 }
 
 /* An acknowledgement arrived. Returns the window in segments. */
@@ -374,20 +417,20 @@ EK_FN ek_u32 ek_far_sample(const struct ek_far_tunables *tunables, struct ek_far
 	if (sample->is_valid) {
 		if (sample->is_app_limited)
 			state->flags |= EK_FAR_LIMITED;
-		if ((int)(sample->delivered_before - state->round_delivered) >= 0) {
+		if (state->flags & EK_FAR_ANEW)
+			ek_far_begin(state, sample);
+		else if ((int)(sample->delivered_before - state->round_delivered) >= 0) {
 			if (now_us != state->round_at_us && sample->delivered != state->round_delivered && state->base_us != EK_FAR_NONE)
 				ek_far_round(tunables, state, now_us - state->round_at_us,
 					     sample->delivered - state->round_delivered, sample->lost - state->round_lost);
-			state->round_at_us = now_us;
-			state->round_delivered = sample->delivered;
-			state->round_lost = sample->lost;
-			state->least_us = EK_FAR_NONE;
-			state->most_us = state->used = 0;
-			state->flags &= ~EK_FAR_LIMITED;
+			ek_far_begin(state, sample);
 		}
 	}
 	if (state->flags & EK_FAR_STARTUP && sample->was_in_flight >= state->window / EK_FAR_UNIT / 2) {
-		state->window = ek_far_bounded((ek_u64)state->window + (ek_u64)sample->delivered_now * EK_FAR_UNIT);
+		ek_u64 grown = (ek_u64)state->window + (ek_u64)sample->delivered_now * EK_FAR_UNIT;
+		ek_u32 proven = ek_far_proven(state, sample->delivered - state->round_delivered);
+
+		state->window = ek_max(state->window, ek_far_bounded(grown < proven ? grown : proven));
 		if (state->restore && state->window >= state->restore)
 			ek_far_leave_startup(state);
 	}
@@ -403,13 +446,14 @@ EK_FN ek_u64 ek_far_pace(const struct ek_far *state, ek_u32 srtt_us, ek_u32 mss)
 	return bytes * 1000000 / ek_max(srtt_us, 1);
 }
 
-/* A retransmission timeout: the window begins anew, and grows to what was known of the path. */
+/* A retransmission timeout: the window begins anew, and grows to what was known of the path. The losses that it marks itself do not
+ * count. */
 EK_FN void ek_far_timeout(struct ek_far *state)
 {
 	if (!state->restore && !(state->flags & EK_FAR_STARTUP))
 		state->restore = ek_far_bounded(state->own / 2);
 	state->window = EK_FAR_LEAST * EK_FAR_UNIT;
-	state->flags |= EK_FAR_STARTUP;
+	state->flags |= EK_FAR_STARTUP | EK_FAR_ANEW;
 	state->full_rate = 0;
 	state->full_rounds = state->late = 0;
 }

@@ -30,7 +30,7 @@ const BARE: &[(&str, usize, &str)] = &[
         "for each node on the other side when its longest segment changes, at most once in ten minutes",
     ),
     ("transport/src/throttle.rs", 1, "the throttle itself"),
-    ("tunnel/src/node.rs", 5, "at the start"),
+    ("tunnel/src/node.rs", 6, "at the start"),
     ("tunnel/src/node/dial.rs", 1, "each reason once, as often as this end dials"),
 ];
 

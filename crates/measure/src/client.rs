@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::gathered::{Gathered, Next};
+use crate::hole::Hole;
 use crate::load::{Link, Most, Running, Seen, Side};
 use crate::message::{
     PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_of,
@@ -142,6 +143,12 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// The black hole that the load shows in a direction.
+    pub fn hole(&self, way: Way) -> Option<Hole> {
+        let seen = if Side::Near.sends(way) { &self.near_seen } else { &self.far_seen };
+        hole::of_senders(seen.iter().filter(|seen| seen.way == way), &self.answers, self.began_ns)
+    }
+
     /// The directions in which a stream has brought its part of `most` bytes.
     pub fn reached(&self, most: u64, asked: &Asked) -> Vec<Way> {
         let received = |way: Way| if Side::Near.sends(way) { &self.far_seen } else { &self.near_seen };

@@ -7,8 +7,7 @@ use std::fmt;
 
 use ekiden_record::Way;
 
-use crate::client::Measured;
-use crate::load::{Seen, Side};
+use crate::load::Seen;
 use crate::message::Row;
 use crate::probe::Answer;
 
@@ -82,12 +81,6 @@ pub fn of_senders<'a>(senders: impl Iterator<Item = &'a Seen>, answers: &[Answer
     let stuck = stuck?;
     let first = stuck.first()?;
     stuck.iter().any(|stuck| stuck.is_path_up(answers, began_ns)).then_some(first.hole)
-}
-
-/// What a load shows of a direction.
-pub fn of(measured: &Measured, way: Way) -> Option<Hole> {
-    let seen = if Side::Near.sends(way) { &measured.near_seen } else { &measured.far_seen };
-    of_senders(seen.iter().filter(|seen| seen.way == way), &measured.answers, measured.began_ns)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::load::{Seen, Side};
 use crate::message::{Peak, Row};
 use crate::settings::Asked;
 use crate::verdict::Added;
-use crate::{Error, hole, plausible, probe, verdict};
+use crate::{Error, plausible, probe, verdict};
 
 /// A stream's two ends.
 struct Pair<'a> {
@@ -44,7 +44,7 @@ fn base_us(latency: &Latency, sender_us: f64) -> f64 {
 
 pub(crate) fn loads(asked: &Asked, measured: &Measured) -> (Vec<Load>, Latency) {
     let latency = probe::latency(&measured.answers, measured.began_ns, measured.ended_ns);
-    let of = |way: &Way| load(asked, *way, &pairs(measured, *way), &latency, hole::of(measured, *way));
+    let of = |way: &Way| load(asked, *way, &pairs(measured, *way), &latency, measured.hole(*way));
     (asked.get().ways.iter().filter_map(of).collect(), latency)
 }
 

@@ -26,12 +26,12 @@ use std::time::Duration;
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_record::{EndSettings, Finding, LoadSettings, PATH_FORMAT, PathDirection, PathRecord, Way};
 
+use crate::Error;
 use crate::client::{Server, measure};
 use crate::load::budget;
 use crate::message::Trace as How;
 use crate::server::end_settings;
 use crate::settings::Asked;
-use crate::{Error, hole};
 use base::Base;
 use ended::{End, end};
 use trace::{ANSWER_BYTES, PROBE_BYTES, STEPS_MOST, Trace};
@@ -131,7 +131,7 @@ pub fn characterise(
         base = Some(base.filter(|base| base.rtt_us < idle_us).unwrap_or(known));
         let broken = || Error::Broken { to: server.name.clone(), why: "no samples of the load came".into() };
         let trace = Trace::of(&reno, way).ok_or_else(broken)?;
-        let hole = hole::of(&reno, way);
+        let hole = reno.hole(way);
         let heedless = spent_before_second(&trace, known).filter(|_| hole.is_none()).and_then(|spent_bytes| {
             let bytes_least = budget(BDPS_MOST, BYTES_LEAST, trace.sent);
             load(HEEDLESS, How::Budget { spent_bytes, bdps_most: BDPS_MOST, bytes_least }).ok()

@@ -234,7 +234,7 @@ mod tests {
             }
             acts::page(&outcomes(&cases, &transfers), None)
         };
-        let starred_bars = |section: &Section| section.charts[0].matches(|c| c == '*').count();
+        let starred_bars = |section: &Section| section.charts[0].matches('*').count();
         let is_one = |case: &Case| !case.is_direct() && case.watch.is_some() && case.title().contains("43 ms");
         let osaka = &page_of(&is_one).sections[2];
         let disturbed = cases.iter().filter(|case| is_one(case)).count();

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ekiden_record::Error;
@@ -54,10 +53,7 @@ impl Args {
             }
             // Names have no dots.
             file = directory.join(format!("{node}.{link}.pcap"));
-            // Whoever else may write the directory can put a link there.
-            let mut how = File::options();
-            let made = how.write(true).create(true).truncate(true).custom_flags(nix::libc::O_NOFOLLOW).open(&file)?;
-            Ok(Some(Box::new(BufWriter::with_capacity(BUFFER_BYTES, made))))
+            Ok(Some(Box::new(BufWriter::with_capacity(BUFFER_BYTES, File::create(&file)?))))
         });
         made.map(Some).map_err(|source| unwritable(&file, source))
     }

@@ -98,7 +98,7 @@ pub fn plan(args: &Args, producer: &str, resolution: Option<Time>) -> anyhow::Re
 pub fn run(args: &Args, mut plan: Plan, runner: &Runner<'_>, code_of: fn(&anyhow::Error) -> u8) -> anyhow::Result<()> {
     std::fs::create_dir_all(&args.record)
         .map_err(|source| ekiden_record::Error::Unwritable { file: args.record.display().to_string(), source })?;
-    plan.index.write(&args.record, args.shard)?;
+    plan.index.write(&args.record)?;
     let all = plan.runs.len();
     if let Some(shard) = args.shard {
         plan.runs = shard.part(plan.runs);

@@ -233,13 +233,13 @@ fn written() -> Result<(), Failed> {
     check(again.status.code() == Some(3) && said(&again).contains("is there already"), &said(&again))?;
     printed(folder.path(), &[&write[..], &["--force"]].concat())?;
     check(keys()? == key, "--force keeps keys")?;
-    // All files or none: this one cannot be written beside its place.
-    fs::create_dir_all(folder.path().join("half/proxy-2.toml.partial"))?;
+    // All files or none: this one cannot be written.
+    fs::create_dir_all(folder.path().join("half/proxy-2.toml"))?;
     let half = plan(folder.path(), &[&FLAGS[..], &["--write", "half"]].concat())?;
     let left: Vec<_> = fs::read_dir(folder.path().join("half"))?
         .map(|entry| entry.map(|entry| entry.file_name()))
         .collect::<Result<_, _>>()?;
-    check(half.status.code() == Some(3) && left == ["proxy-2.toml.partial"], &format!("{left:?} {}", said(&half)))?;
+    check(half.status.code() == Some(3) && left == ["proxy-2.toml"], &format!("{left:?} {}", said(&half)))?;
     let full = printed(
         folder.path(),
         &["--rtt", "50ms", "--rate", "5Mbit/s", "--window", "4MiB", "--buffer", "60KB", "--write", "none"],

@@ -226,21 +226,25 @@ fn a_record_and_its_series_stay_together_where_one_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.json");
     let before = write(&path, 1000, 1, 1);
-    let sampled = || {
-        let mut series = SeriesWriter::new(&path, 1000);
+    let sampled = |path: &Path| {
+        let mut series = SeriesWriter::new(path, 1000);
         series.look(1);
         series.sample(sample(1, 0));
         series
     };
     // The record cannot be written: the series of the one that is there stays, too.
     let refused = |_| Err::<(), _>(Error::Output(std::io::ErrorKind::StorageFull.into()));
-    assert!(sampled().finish_with(refused).is_err());
+    assert!(sampled(&path).finish_with(refused).is_err());
     assert!(before.samples(&path).unwrap().all(|sample| sample.is_ok()));
     assert_eq!(names(folder.path()), ["r.json", "r.samples.parquet"]);
-    // A series cannot: the record is there, and no series that is not its own.
-    fs::create_dir(folder.path().join("r.samples.parquet.partial")).unwrap();
-    assert!(sampled().finish_with(|files| Ok::<_, Error>(files.is_err())).unwrap());
-    assert_eq!(names(folder.path()), ["r.json", "r.samples.parquet.partial"]);
+    // A series cannot, for no name beside its own is short enough: the record is there, and no series that is not its own.
+    let long = folder.path().join("long").join("r".repeat(230)).with_extension("json");
+    fs::create_dir(folder.path().join("long")).unwrap();
+    fs::write(&long, "{}").unwrap();
+    fs::write(long.with_extension("samples.parquet"), "of another").unwrap();
+    assert!(sampled(&long).finish_with(|files| Ok::<_, Error>(files.is_err())).unwrap());
+    assert_eq!(fs::read_dir(folder.path().join("long")).unwrap().count(), 1);
+    assert!(long.exists());
 }
 
 /// A record and its series by somebody else, who has made both fit. The lowest bit of a number in a footer is its sign.

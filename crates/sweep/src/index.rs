@@ -1,6 +1,5 @@
 //! The description of a sweep: a file beside the records from which the sweep can be planned again.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use ekiden_files::{FileKind, read};
@@ -10,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::FORMAT;
 use crate::error::Error;
-use crate::shard::Shard;
 
 /// The name of the file; not `.json`, as the records' are.
 const NAME: &str = "sweep.toml";
@@ -70,16 +68,13 @@ impl Index {
     ///
     /// # Errors
     /// [`Error::Unwritable`].
-    pub fn write(&self, directory: &Path, shard: Option<Shard>) -> Result<(), Error> {
+    pub fn write(&self, directory: &Path) -> Result<(), Error> {
         let file = Self::place(directory);
         let text = toml::to_string(self).expect("texts and numbers");
         if read(&file, FileKind::Sweep).is_ok_and(|there| there == text) {
             return Ok(());
         }
-        let who = shard.map_or(String::new(), |shard| format!("-{}", shard.to_string().replace('/', "-")));
-        let partial = directory.join(format!("sweep{who}.partial"));
-        let written = fs::write(&partial, text).and_then(|()| fs::rename(&partial, &file));
-        written.map_err(|source| Error::Unwritable { file, source })
+        ekiden_files::write(&file, text.as_bytes()).map_err(|source| Error::Unwritable { file, source })
     }
 
     /// The path of the description.
@@ -98,7 +93,7 @@ mod tests {
         for scenario in ["", "name = \"x\"\n# '''\n\"\"\"\n", "a = 'b'\r\n\tc = \"\\n\"\n", "\n\nπ\u{7f}\u{0}"] {
             let set = ["link.a.queue=1 packets,'2 packets'".to_owned()];
             let index = Index::new("simulate", &set, 3, Some(Time::ms(5)), scenario.into());
-            index.write(directory.path(), None).unwrap();
+            index.write(directory.path()).unwrap();
             assert_eq!(Index::read(directory.path()).unwrap(), index);
         }
     }

@@ -42,7 +42,7 @@ pub fn merge(out: &Path, inputs: &[PathBuf]) -> Result<Merged, Error> {
         no_strangers(input, &plan)?;
     }
     let partial = Partial::new(out)?;
-    plan.index.write(&partial.directory, None)?;
+    plan.index.write(&partial.directory)?;
     let mut missing = Vec::new();
     for run in &plan.runs {
         match find(inputs, run, &plan.index)? {

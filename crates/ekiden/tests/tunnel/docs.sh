@@ -15,9 +15,11 @@ grep -q '^CapPrm:.0000000000000000' /proc/$pid_city/status || fail "$(grep Cap /
 # Nothing of it is left when it has ended.
 ip -n island route get 10.9.0.2 | grep -q "dev ekiden0" || fail "$(ip -n island route)"
 ip -n island link set ekiden0 down
+code=0; wait $pid_island || code=$?
+[ $code = 4 ] || fail "$code"
 ip -n island route get 10.9.0.2 > said.log 2>&1 && fail "a packet finds another way: $(cat said.log)"
-ip -n island link set ekiden0 up
-ip -n island route get 10.9.0.2 > said.log 2>&1 && fail "the route is back: $(cat said.log)"
+start island
+ip -n island route get 10.9.0.2 | grep -q "dev ekiden0" || fail "$(ip -n island route)"
 code=0; kill $pid_island; wait $pid_island || code=$?
 [ $code = 0 ] || fail "$code"
 await 10 sh -c "! ip -n island link show ekiden0"

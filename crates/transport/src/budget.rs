@@ -44,9 +44,12 @@ pub enum Room {
     Overdrawn,
 }
 
-/// The bytes that one holder holds. They count until it is dropped.
+/// The bytes that one holder holds. They count until it is dropped. Most hold none at any time: one pointer is little.
 #[derive(Debug, Default)]
-pub struct Holding {
+pub struct Holding(Option<Box<Held>>);
+
+#[derive(Debug, Default)]
+struct Held {
     bytes: u32,
     payer: Option<Arc<Payer>>,
 }
@@ -55,22 +58,23 @@ impl Holding {
     /// Sets how many bytes it holds.
     pub fn set(&mut self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        if bytes == self.bytes {
+        if bytes == 0 && self.0.is_none() {
             return;
         }
+        let held = self.0.get_or_insert_default();
         // Who pays is known before a stream holds its first byte, and does not change while it holds any.
-        if self.bytes == 0 {
-            self.payer = PAYER.try_with(|payer| Some(payer.borrow().as_ref()?.0.clone())).ok().flatten();
+        if held.bytes == 0 && bytes > 0 {
+            held.payer = PAYER.try_with(|payer| Some(payer.borrow().as_ref()?.0.clone())).ok().flatten();
         }
-        let counts = [Some(&HELD), self.payer.as_deref().map(|payer| &payer.0)];
+        let counts = [Some(&HELD), held.payer.as_deref().map(|payer| &payer.0)];
         for count in counts.into_iter().flatten() {
-            if bytes > self.bytes {
-                count.fetch_add((bytes - self.bytes) as usize, Ordering::Relaxed);
+            if bytes > held.bytes {
+                count.fetch_add((bytes - held.bytes) as usize, Ordering::Relaxed);
             } else {
-                count.fetch_sub((self.bytes - bytes) as usize, Ordering::Relaxed);
+                count.fetch_sub((held.bytes - bytes) as usize, Ordering::Relaxed);
             }
         }
-        self.bytes = bytes;
+        held.bytes = bytes;
     }
 }
 

@@ -17,6 +17,8 @@ use crate::read::what;
 const LINKS_MOST: usize = 40;
 /// How the names of files end that are being written.
 const ENDING: &str = ".partial";
+/// How many characters before that nobody can foresee.
+const DRAWN: usize = 6;
 /// The permissions of a file for its owner alone, and of one from which the umask takes.
 const OWNERS_ALONE: u32 = 0o600;
 const ANYBODYS: u32 = 0o666;
@@ -249,7 +251,9 @@ pub fn remove_partial(path: &Path) {
     let there = fs::read_dir(directory(&path)).into_iter().flatten().flatten();
     let left = there.filter(|file| {
         let name = file.file_name();
-        name.as_bytes().starts_with(begins.as_bytes()) && name.as_bytes().ends_with(ENDING.as_bytes())
+        let drawn =
+            name.as_bytes().strip_prefix(begins.as_bytes()).and_then(|rest| rest.strip_suffix(ENDING.as_bytes()));
+        drawn.is_some_and(|drawn| drawn.len() == DRAWN)
     });
     left.for_each(|file| drop(fs::remove_file(file.path())));
 }
@@ -260,7 +264,7 @@ fn partial(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
     let permissions = Permissions::from_mode(mode);
     let begins = beginning(path);
     let mut builder = tempfile::Builder::new();
-    builder.prefix(&begins).suffix(ENDING).permissions(permissions).tempfile_in(directory(path))
+    builder.prefix(&begins).suffix(ENDING).rand_bytes(DRAWN).permissions(permissions).tempfile_in(directory(path))
 }
 
 /// How the names of files begin that are written for `path`.
@@ -404,10 +408,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         let left = partial(&path, OWNERS_ALONE).unwrap().into_temp_path().keep().unwrap();
-        fs::write(folder.path().join("b.json"), b"1").unwrap();
+        // Another file's, whose name begins alike, and which is being written.
+        let other = partial(&folder.path().join("a.json.old"), OWNERS_ALONE).unwrap();
         remove_partial(&path);
-        assert!(!left.exists());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(!left.exists() && other.path().exists());
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub struct Questions {
 pub struct Placed {
     /// The one that was chosen first, never none.
     pub paths: Vec<Taken>,
+    /// Whether the first one is this stream's to try. Where it is not, another stream tries it, and all others are tried or fail as well.
+    pub is_own: bool,
     /// Why it was chosen; `None` if nothing is known of any path.
     pub why: Option<Why>,
     /// The path that was in use before.
@@ -239,10 +241,11 @@ impl<Route: Ord + Clone> Places<Route> {
         paths.extend(spare.iter().take(SPARE).map(|path| taken(path, BitRate(0), Time(0))));
         let is_elsewhere = other.is_some() || free.is_some();
         let why = chosen.map(|(_, why)| if is_elsewhere { Why::Kept } else { why });
+        let is_own = self.trust.may_take(&paths[0].path, now);
         if why.is_some() {
             self.takes((wanted.exit, route), &paths[0].path, now);
         }
-        Placed { paths, why, before }
+        Placed { paths, is_own, why, before }
     }
 
     /// Chooses among the candidates that are not left alone.

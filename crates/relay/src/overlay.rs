@@ -354,8 +354,8 @@ impl Overlay {
         serde_json::to_vec(&told).unwrap_or_default()
     }
 
-    /// The paths to try for a new stream to a node, the chosen one first. There is always one.
-    pub fn paths(&self, settings: &Settings, auto: &Auto, class: Class, exit: &str) -> Vec<Arc<Taken>> {
+    /// The paths to try for a new stream to a node, the chosen one first, and whether that one is this stream's to try. There is always one.
+    pub fn paths(&self, settings: &Settings, auto: &Auto, class: Class, exit: &str) -> (Vec<Arc<Taken>>, bool) {
         let now = self.now();
         let (relays, prices) = (settings.relays(auto), settings.prices());
         let required: Vec<&str> = auto.required(exit).collect();
@@ -374,14 +374,14 @@ impl Overlay {
             };
             places.place(known, &(auto.clone(), class), &wanted, now)
         };
-        let Placed { paths, why, .. } = placed;
+        let Placed { paths, is_own, why, .. } = placed;
         let path = &paths[0].path;
         match why {
             None | Some(Why::Kept) => {}
             Some(Why::Tried) => tracing::debug!("a stream to node {exit} tries {path}"),
             Some(why) => tracing::info!("streams to node {exit} go over {path}: {}", why.because()),
         }
-        paths.into_iter().map(Arc::new).collect()
+        (paths.into_iter().map(Arc::new).collect(), is_own)
     }
 
     /// The nodes to ask now, and the nodes to which paths are wanted.

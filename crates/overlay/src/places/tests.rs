@@ -184,6 +184,23 @@ fn streams_beside_a_first_one_go_where_nothing_is_known_rather_than_behind_it() 
 }
 
 #[test]
+fn where_all_paths_are_tried_none_is_the_next_streams_own() {
+    let (known, mut places) = (known(), Places::new(1));
+    let first = |places: &mut Places<()>, second| {
+        let placed = places.place(&known, &(), &wanted(), Time::secs(second));
+        (placed.paths[0].path.to_string(), placed.is_own)
+    };
+    assert_eq!(first(&mut places, 0), (OVER_DELHI.into(), true));
+    // Nobody is in between on the direct one.
+    assert_eq!(first(&mut places, 0), ("paris".into(), true));
+    places.failed(&Path(vec!["paris".into()]), Time::secs(0));
+    assert_eq!(first(&mut places, 1), (OVER_CAIRO.into(), true));
+    assert_eq!(first(&mut places, 1), (OVER_DELHI.into(), false));
+    places.judge(&over("delhi"), Verdict::Delivered, Time::secs(0), Time::secs(1));
+    assert_eq!(first(&mut places, 1), (OVER_DELHI.into(), true));
+}
+
+#[test]
 fn what_has_failed_is_tried_when_nothing_else_is_left() {
     let (mut known, mut places) = (known_two(), Places::new(1));
     known.fail("delhi", Time::secs(10));

@@ -101,7 +101,7 @@ async fn reach_at(
         return Err(Failure::new(FailureCode::NodeUnreachable, text));
     }
     let (_, class) = config.classes.get(to.class.unwrap_or(BULK));
-    let paths = node.overlay.paths(overlay, auto, class.kind, near);
+    let (paths, is_own) = node.overlay.paths(overlay, auto, class.kind, near);
     if let [only] = &paths[..] {
         return on_path(node, only.clone(), None, to, early, &Asked::default()).await;
     }
@@ -113,7 +113,7 @@ async fn reach_at(
     let limit = config.limits.connect;
     let (pause, pauses) = (limit / TRIED as u32, if has_another { TRIED } else { 2 * TRIED } as u32);
     let (tried, first, said) = Default::default();
-    Search { node, near, to, again, pause, pauses, rest, tried, first, said }.run().await
+    Search { node, near, to, again, pause, pauses, rest, is_own, tried, first, said }.run().await
 }
 
 /// Paths to a destination, tried one after the other, and beside each other where one does not answer.
@@ -129,6 +129,8 @@ struct Search<'a> {
     pauses: u32,
     /// The paths that are still to be tried, the last first.
     rest: Vec<Arc<Taken>>,
+    /// Whether the first one is this stream's to try.
+    is_own: bool,
     tried: Vec<Attempt<'a>>,
     /// The first failure of a node.
     first: Option<Failure>,
@@ -235,8 +237,7 @@ impl Search<'_> {
     /// The best of the paths that are left, if any is.
     fn standing(&self) -> Option<Standing> {
         let (overlay, chosen) = (&self.node.overlay, self.rest.len().checked_sub(1)?);
-        // The first one was chosen for this stream: it is this one's to try.
-        let is_own = |at: usize| at == chosen && self.tried.is_empty() && self.first.is_none();
+        let is_own = |at: usize| self.is_own && at == chosen && self.tried.is_empty() && self.first.is_none();
         let is_well = |at: &usize| !overlay.fails_on(&self.rest[*at]);
         let is_free = |at: &usize| is_well(at) && (is_own(*at) || overlay.is_free(&self.rest[*at]));
         let places = || (0..=chosen).rev();

@@ -89,7 +89,7 @@ fn main() -> ExitCode {
         Trial::test(name, || outcome(alone(&format!("{COMMON}\n{ASKED}")).env("EXAMPLE", example())))
             .with_ignored_flag(!root),
     );
-    let name = "four sites take the same detour simulated and in the lab";
+    let name = "four sites take a detour around a lossy leg simulated and in the lab";
     trials.push(Trial::test(name, || outcome(alone_as_user(PACKETS))).with_ignored_flag(!root));
     let name = "sixteen sites come up in the lab and send";
     trials.push(Trial::test(name, || outcome(alone_as_user(SIXTEEN))).with_ignored_flag(!root));

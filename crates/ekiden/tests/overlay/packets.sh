@@ -7,10 +7,10 @@ late() { python3 -c 'import json, sys
 record = json.load(open(sys.argv[1]))
 of, = [of for of in record["overlay"] if [of["node"], of["exit"]] == sys.argv[2:]]
 print(*of["changes"][-1]["path"])' $1 $PAIR; }
-# Real nodes draw by the kernel's chance which streams try a path: rarely none does for long.
-for _ in 1 2 3; do
+# Real nodes draw by the kernel's chance which streams try a path: in a minute not each finds one that is better.
+for _ in 1 2 3 4; do
   "$EKIDEN" lab run overlay-4.toml --record lab.json --force > lab 2>&1 || fail "$(cat lab)"
-  [ "$(late lab.json)" != "$(late simulated.json)" ] || break
+  [ "$(late lab.json)" = "$PAIR" ] || break
 done
 for what in simulated lab; do
   grep -q "^streams from ${PAIR% *} to ${PAIR#* }: " $what || fail "the paths are not shown: $(cat $what)"
@@ -30,6 +30,8 @@ for what in ["simulated", "lab"]:
         chosen[what, of["node"], of["exit"]] = late
         print(f"{what}: {streams} streams from {of['node']} to {of['exit']}, late ones over {late}, most over {most}")
 late = [chosen[(what, *pair)] for what in ["simulated", "lab"]]
-assert late[0] == late[1], late
-assert len(late[0]) > 2, f"the lossy leg is still in use: {late}"
+# There are two detours without a leg that loses packets: 446 ms there and back, and 233.
+legs = [set(zip(path, path[1:])) for path in late]
+lossy = {tuple(pair), (pair[0], "newyork"), (pair[1], "newyork")}
+assert not any(path & lossy for path in legs), f"a lossy leg is still in use: {late}"
 P

@@ -90,9 +90,28 @@ fn eight_of_it_share_a_shallow_queue() {
     let (record, _) = run(&["ekiden_far"; 8], line, 60, 1);
     let got = mbit(&record);
     let jain = got.iter().sum::<f64>().powi(2) / 8.0 / got.iter().map(|part| part * part).sum::<f64>();
-    assert!(jain > 0.7, "{jain}: {got:?}");
+    assert!(jain > 0.85, "{jain}: {got:?}");
     for flow in 0..8 {
-        assert!(again(&record, flow) < 0.1, "{} sent again", again(&record, flow));
+        assert!(again(&record, flow) < 0.05, "{} sent again", again(&record, flow));
+    }
+}
+
+/// A longer way is no queue, and nor are jitter, packets out of order, and ACKs that wait on a thin way back.
+#[test]
+fn what_is_no_queue_is_not_taken_for_one() {
+    for (line, seconds, least, most_again) in [
+        ("delay = \"40ms\"\nqueue = \"500KB\"\nchanges = [{ at = \"10s\", delay = \"80ms\" }]", 60, 85.0, 0.03),
+        ("delay = \"10ms\"\nqueue = \"125KB\"\nchanges = [{ at = \"10s\", delay = \"50ms\" }]", 60, 85.0, 0.03),
+        ("delay = \"40ms\"\nqueue = \"500KB\"\njitter = \"20ms\"", 30, 75.0, 0.03),
+        ("delay = \"40ms\"\nqueue = \"500KB\"\nreorder = \"1%\"\nreorder_by = \"5ms\"", 30, 88.0, 0.02),
+        ("delay = \"40ms\"\nqueue = \"500KB\"\nback.rate = \"2Mbit/s\"\nback.queue = \"50KB\"", 30, 70.0, 0.03),
+    ] {
+        for seed in 1..4 {
+            let line = format!("rate = \"100Mbit/s\"\n{line}");
+            let (record, _) = run_seeded(&["ekiden_far"], &line, seconds, 0, seed);
+            assert!(mbit(&record)[0] > least, "{line}, seed {seed}: {:?}", mbit(&record));
+            assert!(again(&record, 0) < most_again, "{line}, seed {seed}: {} sent again", again(&record, 0));
+        }
     }
 }
 

@@ -9,6 +9,8 @@
  *   rounds in a row; or so many more that a policer must have dropped them. What is lost by chance is learnt only while the window
  *   is no more than what the path carries, and not in the rounds after a decrease: losses that fall with the window are congestion.
  * - Whatever the losses are taken for, the window is bounded by what the path has delivered (ek_far_proven).
+ * - Jitter is what a queue seems to be where there is none. It may hide a queue no longer than round trips swing in a round.
+ * - A queue that does not fall when less is sent is none: the path has become longer, and its least round trip is learnt anew.
  * - A queue that does not empty after two decreases is filled by others. From then on the window is at least what a Reno flow
  *   would have: it grows by a segment a round, and halves where the queue overflows. */
 #ifndef EKIDEN_FAR_H
@@ -76,22 +78,29 @@ struct ek_far {
 	ek_u32 least_us, most_us; /* round trips of this round */
 	ek_u32 used; /* the most in flight in this round, in segments */
 	ek_u32 chance; /* what is lost by chance */
-	ek_u32 full_rate; /* in startup: the rate that was the last to be a quarter more than one before */
+	union {
+		ek_u32 full_rate; /* in startup: the rate that was the last to be a quarter more than one before */
+		ek_u32 hoped_us; /* after it: a queue that is the path's own falls to this by the last decrease */
+	};
 	ek_u32 top_rate; /* the highest rate; forgotten in a minute */
 	ek_u32 depth_us; /* of the queue where it overflowed; forgotten slowly */
 	ek_u32 top_us; /* the longest queue; forgotten slowly */
 	ek_u32 cycle_us; /* the shortest queue since the last decrease */
 	unsigned short noise; /* what a queue seems to be where there is none, because of jitter; in 64 us */
+	unsigned short swing; /* the most by which a round trip of this round was shorter than one before; in 64 us */
 	ek_u8 flags;
-	ek_u8 full_rounds; /* rounds of the startup without a higher rate */
+	union {
+		ek_u8 full_rounds; /* rounds of the startup without a higher rate */
+		ek_u8 deaf; /* after it: decreases in a row by which the queue did not fall */
+	};
 	ek_u8 hold; /* rounds in which the window stays */
-	ek_u8 forced; /* decreases in a row after which the queue was not empty */
-	ek_u8 late; /* round trips in a row beyond the target */
+	ek_u8 late; /* in startup: round trips in a row beyond the target; after it: rounds */
 	ek_u8 samples; /* round trips measured, up to 16 */
-	ek_u8 learnt; /* rounds from which the chance of loss is known, up to 3 */
-	ek_u8 beyond; /* rounds in a row with more losses than by chance */
 	ek_u8 largest; /* rounds in a row with the largest step */
-	ek_u8 calm; /* rounds since the last decrease, up to 255 */
+	ek_u8 forced : 2; /* decreases in a row after which the queue was not empty, up to 3 */
+	ek_u8 learnt : 2; /* rounds from which the chance of loss is known, up to 3 */
+	ek_u8 beyond : 2; /* rounds in a row with more losses than by chance, up to 3 */
+	ek_u8 calm : 2; /* rounds since the last decrease, up to 3 */
 };
 
 EK_FN ek_u32 ek_far_bounded(ek_u64 window)
@@ -134,7 +143,7 @@ EK_FN void ek_far_init(struct ek_far *state)
 	state->depth_us = EK_FAR_NONE;
 	state->top_us = 0;
 	state->cycle_us = EK_FAR_NONE;
-	state->noise = 0;
+	state->noise = state->swing = 0;
 	state->flags = EK_FAR_STARTUP | EK_FAR_SEEKS | EK_FAR_ANEW;
 	state->full_rounds = state->hold = state->forced = state->late = 0;
 	state->samples = state->learnt = state->beyond = state->largest = state->calm = 0;
@@ -158,6 +167,8 @@ EK_FN void ek_far_restart_step(struct ek_far *state)
 EK_FN void ek_far_leave_startup(struct ek_far *state)
 {
 	state->flags &= ~EK_FAR_STARTUP;
+	state->hoped_us = EK_FAR_NONE;
+	state->deaf = state->late = 0;
 	if (state->restore) {
 		/* After a timeout what was known of the path holds. */
 		state->own = state->window = ek_far_bounded(state->restore);
@@ -169,6 +180,12 @@ EK_FN void ek_far_leave_startup(struct ek_far *state)
 	state->own = state->window = ek_far_bounded(state->window / 2);
 	state->fair = state->own / 4;
 	state->hold = 2;
+}
+
+/* Whether round trips swing by more than the target: jitter hides a queue. */
+EK_FN int ek_far_swings(const struct ek_far_tunables *tunables, const struct ek_far *state)
+{
+	return state->swing * 64u > ek_far_target(tunables, state);
 }
 
 /* A round-trip time was measured. */
@@ -185,15 +202,18 @@ EK_FN void ek_far_rtt(const struct ek_far_tunables *tunables, struct ek_far *sta
 	state->base_us = ek_min(state->base_now_us, state->base_before_us);
 	state->least_us = ek_min(state->least_us, rtt_us);
 	state->most_us = ek_max(state->most_us, rtt_us);
+	state->swing = (unsigned short)ek_max(state->swing, ek_min((state->most_us - rtt_us) / 64, 65535u));
 	if (state->samples < 16)
 		state->samples += 1;
+	if (!(state->flags & EK_FAR_STARTUP))
+		return;
 	if (rtt_us - state->base_us <= ek_far_target(tunables, state))
 		state->late = 0;
 	else if (state->late < 255)
 		state->late += 1;
 	/* A jitter delays a few in a row. */
 	late = ek_min(ek_max(state->window / EK_FAR_UNIT / 32, 8), 64);
-	if (state->flags & EK_FAR_STARTUP && state->samples == 16 && state->late >= late)
+	if (state->samples == 16 && state->late >= late && !ek_far_swings(tunables, state))
 		ek_far_leave_startup(state);
 }
 
@@ -216,9 +236,10 @@ EK_FN int ek_far_exceeds(const struct ek_far *state, ek_u32 lost, ek_u32 sent)
 	return above * above > 25 * expected * 256;
 }
 
-/* A round without a queue tells how late jitter makes the least round trip. One in which the window was no more than what the path
- * carries tells what is lost by chance: at most EK_FAR_CHANCE. The first rounds count more. */
-EK_FN void ek_far_learn(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u32 seen_us)
+/* A round tells how late jitter makes the least round trip. One in which the window was no more than what the path carries tells what
+ * is lost by chance: at most EK_FAR_CHANCE, and no more than before where the queue was half as long as it can be. The first rounds
+ * count more. */
+EK_FN void ek_far_learn(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u32 seen_us, ek_u32 most_us)
 {
 	ek_u32 seen = ek_min(ek_far_lost(lost, sent), EK_FAR_CHANCE), shift = ek_min(state->learnt + 1u, 4);
 
@@ -226,12 +247,50 @@ EK_FN void ek_far_learn(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u32 s
 	/* What is lost in the first rounds after a decrease was sent before it. */
 	if (state->flags & EK_FAR_STARTUP || state->calm < 3 || state->own > ek_far_carried(state, 0))
 		return;
-	if (seen > state->chance)
+	if (seen <= state->chance)
+		state->chance -= (state->chance - seen) >> shift;
+	else if (most_us <= state->depth_us / 2)
 		state->chance += (seen - state->chance) >> shift;
 	else
-		state->chance -= (state->chance - seen) >> shift;
+		return;
 	if (state->learnt < 3)
 		state->learnt += 1;
+}
+
+/* The queue of a round, without what jitter makes of it: at most a third of the target, or twice as much as round
+ * trips swing. */
+EK_FN ek_u32 ek_far_queue(const struct ek_far_tunables *tunables, const struct ek_far *state, ek_u32 seen_us, ek_u32 target_us)
+{
+	ek_u32 noise_us = ek_min(state->noise * 64u, ek_max(target_us / 3, state->swing * 128u));
+
+	/* No short queue is taken for noise. */
+	if (target_us < tunables->queue_least_us)
+		return seen_us;
+	return seen_us > noise_us ? seen_us - noise_us : 0;
+}
+
+/* The window was decreased by so many, in 64ths. Whoever else is in the queue, it falls by what is no longer sent: what does not is no
+ * queue, the path has become longer. Three decreases in a row must have shown that. */
+EK_FN void ek_far_listen(struct ek_far *state, ek_u32 queue_us, ek_u32 target_us, ek_u32 cut)
+{
+	ek_u64 fall_us = ((ek_u64)cut << (EK_FAR_RATE_SHIFT - 6)) / ek_max(state->top_rate, 1);
+
+	state->hoped_us = EK_FAR_NONE;
+	if (queue_us >= 2 * target_us && fall_us >= 3000 && fall_us <= 4 * (ek_u64)queue_us)
+		state->hoped_us = queue_us - (ek_u32)(fall_us / 4);
+}
+
+/* What seemed to be a queue is the path. The window grows fast; what the path carries in a round trip is still to be seen. */
+EK_FN void ek_far_lengthen(struct ek_far *state)
+{
+	state->base_us += state->cycle_us;
+	state->base_before_us = state->base_now_us = state->base_us;
+	state->hoped_us = state->cycle_us = EK_FAR_NONE;
+	state->top_rate = 0;
+	state->noise = 0;
+	state->deaf = state->forced = 0;
+	ek_far_restart_step(state);
+	state->largest = 12;
 }
 
 /* The queue is too long, or has overflowed. `arrived` is the part of what was sent that has come, in 65536ths. */
@@ -240,15 +299,22 @@ EK_FN void ek_far_decrease(const struct ek_far_tunables *tunables, struct ek_far
 {
 	ek_u32 empty_us = ek_max(ek_far_target(tunables, state) / 4, 1000);
 	int is_stuck = state->cycle_us > empty_us;
-	ek_u32 kept;
+	ek_u32 kept, before = state->own;
 
+	if (state->hoped_us != EK_FAR_NONE && state->cycle_us != EK_FAR_NONE) {
+		state->deaf = state->cycle_us > state->hoped_us && !overflow ? state->deaf + 1 : 0;
+		if (state->deaf >= 3) {
+			ek_far_lengthen(state);
+			return;
+		}
+	}
 	state->cycle_us = EK_FAR_NONE;
 	state->calm = 0;
 	if (is_stuck && state->forced >= 1 && !overflow)
 		state->fair = ek_max(state->fair, state->own);
 	if (!is_stuck && state->own > state->fair + state->fair / 50)
 		state->forced = 0;
-	else if (state->forced < 255)
+	else if (state->forced < 3)
 		state->forced += 1;
 	if (overflow) {
 		state->depth_us = ek_max(state->most_us - state->base_us, 1000);
@@ -267,6 +333,7 @@ EK_FN void ek_far_decrease(const struct ek_far_tunables *tunables, struct ek_far
 	if (overflow)
 		kept = ek_min(kept, EK_ONE / 8 * 7);
 	state->own = ek_max(ek_far_bounded(ek_far_part(state->own, kept)), state->fair / 2);
+	ek_far_listen(state, queue_us, ek_far_target(tunables, state), before - ek_min(state->own, before));
 	ek_far_restart_step(state);
 	if (state->own > state->fair)
 		state->hold = ek_max(state->hold, 1);
@@ -315,7 +382,7 @@ EK_FN int ek_far_overflows(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u3
 	if (state->flags & EK_FAR_STARTUP || state->hold || !ek_far_exceeds(state, lost, sent) ||
 	    part <= state->chance + state->chance / 2 + (1u << EK_FAR_LOSS_SHIFT) / 128)
 		state->beyond = 0;
-	else if (state->beyond < 255)
+	else if (state->beyond < 3)
 		state->beyond += 1;
 	if (state->beyond >= 2 || ek_far_policed(state, lost, part))
 		return 1;
@@ -353,32 +420,36 @@ EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *s
 {
 	ek_u32 sent = delivered + lost, target_us = ek_far_target(tunables, state), part = ek_far_lost(lost, sent);
 	ek_u32 seen_us = state->least_us == EK_FAR_NONE ? 0 : state->least_us - state->base_us;
-	/* No short queue is taken for noise. */
-	ek_u32 noise_us = target_us < tunables->queue_least_us ? 0 : ek_min(state->noise * 64u, target_us / 3);
-	ek_u32 queue_us = seen_us > noise_us ? seen_us - noise_us : 0;
 	ek_u32 most_us = state->most_us > state->base_us ? state->most_us - state->base_us : 0;
+	ek_u32 queue_us = ek_far_queue(tunables, state, seen_us, target_us);
 	ek_u64 exact = ((ek_u64)delivered << EK_FAR_RATE_SHIFT) / ek_max(span_us, state->base_us);
 	ek_u32 rate = exact < EK_FAR_NONE ? (ek_u32)exact : EK_FAR_NONE;
 	ek_u32 proven, faded = (ek_u32)(((ek_u64)state->top_rate * ek_min(span_us, 60000000)) / 60000000);
 	int limited = state->flags & EK_FAR_LIMITED || state->used < state->window / EK_FAR_UNIT / 4 * 3;
-	int overflow = ek_far_overflows(state, lost, sent, most_us);
+	int is_long = 0, overflow = ek_far_overflows(state, lost, sent, most_us);
 
 	state->top_rate = ek_max(state->top_rate - faded, rate);
-	if (state->calm < 255)
+	if (!(state->flags & EK_FAR_STARTUP)) {
+		state->late = queue_us > target_us ? ek_min(state->late + 1u, 255) : 0;
+		/* Jitter makes a round look late, and seldom three in a row. */
+		is_long = state->late > (ek_far_swings(tunables, state) ? 2 : 0);
+	}
+	if (state->calm < 3)
 		state->calm += 1;
 	if (queue_us < target_us && !overflow && !state->hold)
-		ek_far_learn(state, lost, sent, seen_us);
+		ek_far_learn(state, lost, sent, seen_us, most_us);
 	if (!state->hold)
 		state->cycle_us = ek_min(state->cycle_us, queue_us);
 
 	if (state->flags & EK_FAR_STARTUP)
-		ek_far_double(state, rate, limited, queue_us > target_us || ek_far_policed(state, lost, part));
+		ek_far_double(state, rate, limited,
+			      (queue_us > target_us && !ek_far_swings(tunables, state)) || ek_far_policed(state, lost, part));
 	else if (state->hold)
 		ek_far_wait(state);
-	else if (queue_us > target_us || overflow)
+	else if (is_long || overflow)
 		ek_far_decrease(tunables, state, queue_us, overflow,
 				(ek_u32)(((ek_u64)delivered << 16) / ek_max(sent, 1)));
-	else if (!limited)
+	else if (!limited && !state->late)
 		ek_far_grow(tunables, state, queue_us, target_us);
 
 	if (state->depth_us < 1u << 30)
@@ -403,7 +474,16 @@ EK_FN void ek_far_begin(struct ek_far *state, const struct ek_sample *sample)
 	state->round_lost = sample->lost;
 	state->least_us = EK_FAR_NONE;
 	state->most_us = state->used = 0;
+	state->swing = 0;
 	state->flags &= ~(EK_FAR_LIMITED | EK_FAR_ANEW);
+}
+
+/* Whether a round would be shorter than any round trip: where what is sent again was not lost, the first ends it. */
+EK_FN int ek_far_is_early(const struct ek_far *state, ek_u32 now_us)
+{
+	ek_u32 span_us = now_us - state->round_at_us;
+
+	return !span_us || (state->base_us != EK_FAR_NONE && span_us < state->base_us / 8 * 7);
 }
 
 /* An acknowledgement arrived. Returns the window in segments. */
@@ -419,8 +499,8 @@ EK_FN ek_u32 ek_far_sample(const struct ek_far_tunables *tunables, struct ek_far
 			state->flags |= EK_FAR_LIMITED;
 		if (state->flags & EK_FAR_ANEW)
 			ek_far_begin(state, sample);
-		else if ((int)(sample->delivered_before - state->round_delivered) >= 0) {
-			if (now_us != state->round_at_us && sample->delivered != state->round_delivered && state->base_us != EK_FAR_NONE)
+		else if ((int)(sample->delivered_before - state->round_delivered) >= 0 && !ek_far_is_early(state, now_us)) {
+			if (sample->delivered != state->round_delivered && state->base_us != EK_FAR_NONE)
 				ek_far_round(tunables, state, now_us - state->round_at_us,
 					     sample->delivered - state->round_delivered, sample->lost - state->round_lost);
 			ek_far_begin(state, sample);

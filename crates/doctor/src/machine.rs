@@ -30,9 +30,13 @@ const CAPABILITIES: &[(u8, &str, &str)] = &[
     (39, "CAP_BPF", "ekiden's congestion controls cannot be brought into the kernel"),
 ];
 
+/// Those that bringing a congestion control in takes: CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF.
+const TO_BRING_IN: [u8; 4] = [12, 21, 38, 39];
+
 /// Looks at the machine.
 pub fn machine() -> Vec<Finding> {
-    let mut findings = vec![congestion(), for_lossy_legs(&sysctl("available_congestion_control")), btf()];
+    let mut findings =
+        vec![congestion(), for_lossy_legs(&sysctl("available_congestion_control"), may_bring_in()), btf()];
     findings.extend(capabilities());
     findings.push(descriptors());
     findings.extend(Times::now().as_ref().map(stolen));
@@ -52,20 +56,37 @@ fn sysctl(key: &str) -> String {
 }
 
 /// Whether there is a control for legs that lose packets at random. The kernel loads a module by itself only for a privileged process.
-fn for_lossy_legs(available: &str) -> Finding {
+fn for_lossy_legs(available: &str, may_bring_in: bool) -> Finding {
     const SUBJECT: &str = "for legs that lose packets";
-    match available.split_whitespace().any(|control| control == "bbr") {
-        true => Finding::new(SUBJECT, "bbr is there", Verdict::Good),
-        false => {
-            let without =
-                "modprobe tcp_bbr brings it in, if the kernel has it; other controls leave most of such a line unused";
-            Finding::new(SUBJECT, "bbr is not loaded", Verdict::Note(without.into()))
+    let has = |name: &str| available.split_whitespace().any(|control| control == name);
+    let found = match (has("ekiden_far") || may_bring_in, has("bbr")) {
+        (true, true) => "ekiden_far, or bbr, which leaves others little",
+        (true, false) => "ekiden_far",
+        (false, true) => {
+            "bbr, which leaves others little; ekiden_far only where root brings it in (docs/guide/congestion.md)"
         }
-    }
+        (false, false) => {
+            let without = "root brings ekiden_far in (docs/guide/congestion.md), and modprobe tcp_bbr bbr, if the kernel has it; other controls \
+                           leave most of such a line unused";
+            return Finding::new(SUBJECT, "neither ekiden_far nor bbr is loaded", Verdict::Note(without.into()));
+        }
+    };
+    Finding::new(SUBJECT, found, Verdict::Good)
+}
+
+/// Whether this process can bring ekiden's congestion controls into the kernel.
+fn may_bring_in() -> bool {
+    let held = effective(&kernel_text("/proc/self/status").unwrap_or_default());
+    let needed = TO_BRING_IN.iter().fold(0, |all, number| all | 1 << number);
+    held & needed == needed && has_types()
+}
+
+fn has_types() -> bool {
+    Path::new("/sys/kernel/btf/vmlinux").exists()
 }
 
 fn btf() -> Finding {
-    match Path::new("/sys/kernel/btf/vmlinux").exists() {
+    match has_types() {
         true => Finding::new("kernel types (BTF)", "there", Verdict::Good),
         false => Finding::new(
             "kernel types (BTF)",
@@ -152,6 +173,17 @@ mod tests {
         );
         assert_eq!(effective(""), 0);
         assert_eq!(effective("CapEff:\tnonsense\n"), 0);
+    }
+
+    #[test]
+    fn what_a_leg_that_loses_packets_can_have_is_said() {
+        let found = |available, may| for_lossy_legs(available, may).found;
+        assert_eq!(found("reno cubic", true), "ekiden_far");
+        assert_eq!(found("reno cubic ekiden_far", false), "ekiden_far");
+        assert!(found("reno cubic bbr", true).starts_with("ekiden_far, or bbr"));
+        assert!(found("reno bbr", false).starts_with("bbr"));
+        let nothing = for_lossy_legs("reno cubic", false);
+        assert!(matches!(&nothing.verdict, Verdict::Note(what) if what.contains("modprobe tcp_bbr")), "{nothing:?}");
     }
 
     #[test]

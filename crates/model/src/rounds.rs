@@ -12,8 +12,10 @@ use ekiden_units::{BitRate, Bytes, Time};
 use crate::line::HEADERS;
 
 mod bbr;
+mod far;
 
 use bbr::Bbr;
+use far::Far;
 
 /// Round trips that are computed; what comes after them goes on at the rate of their second half.
 const ROUNDS_MOST: u64 = 8_000;
@@ -47,6 +49,8 @@ pub enum Sender {
     Ghstcp,
     /// The kernel's BBR, about.
     Bbr,
+    /// Ekiden's own control for paths that lose packets.
+    Far,
 }
 
 impl Sender {
@@ -58,6 +62,7 @@ impl Sender {
             Self::Hstcp => "ekiden_hstcp",
             Self::Ghstcp => "ekiden_ghstcp",
             Self::Bbr => "bbr",
+            Self::Far => "ekiden_far",
         }
     }
 }
@@ -159,6 +164,8 @@ struct Flow {
     control: Box<dyn CongestionControl + Send>,
     /// In the place of `control`.
     bbr: Option<Bbr>,
+    /// The same.
+    far: Option<Far>,
     window: Window,
     /// Segments that were lost and are to be sent again.
     missing: f64,
@@ -200,6 +207,7 @@ impl Run {
         let flow = |random: &mut Random| Flow {
             control: linux_control(senders.control.name(), &tunables).expect("each of Sender's names is one"),
             bbr: (senders.control == Sender::Bbr).then(Bbr::new),
+            far: (senders.control == Sender::Far).then(|| Far::new(&tunables, segment)),
             window: Window { cwnd: INITIAL_WINDOW, clamp: WINDOW_MOST, ..Window::default() },
             missing: 0.0,
             until_loss: random.until(path.loss),
@@ -383,6 +391,14 @@ impl Run {
             flow.window.cwnd = bbr.next(now, rtt, (n, n - lost, took)) as u32;
             return;
         }
+        if let Some(far) = &mut flow.far {
+            let waits = queue.min(self.buffer / self.rate);
+            flow.window.cwnd = far.next(self.now, rtt + waits, (n, lost, took));
+            if lost >= n {
+                flow.wakes = now + RTO_LEAST.max(rtt);
+            }
+            return;
+        }
         let was_repairing = self.flows[number].missing > 0.0;
         let was_doubling = self.flows[number].is_in_slow_start();
         if !was_repairing && lost < n {
@@ -456,7 +472,7 @@ fn micros(seconds: f64) -> u32 {
 
 impl Flow {
     fn is_in_slow_start(&self) -> bool {
-        self.window.cwnd < self.window.ssthresh && self.missing == 0.0 && self.bbr.is_none()
+        self.window.cwnd < self.window.ssthresh && self.missing == 0.0 && self.bbr.is_none() && self.far.is_none()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::forecast::{Forecaster, Hop};
 use crate::{Path, answer::Remedy};
 
 /// Controls of proxies, those first that others beside them bear best. A later one has to give [`WORTH`] more.
-const CONTROLS: [Sender; 5] = [Sender::Cubic, Sender::Reno, Sender::Ghstcp, Sender::Hstcp, Sender::Bbr];
+const CONTROLS: [Sender; 6] = [Sender::Cubic, Sender::Reno, Sender::Ghstcp, Sender::Hstcp, Sender::Far, Sender::Bbr];
 /// Low_Window of RFC 3649, section 5, in segments.
 const LOW_WINDOW: f64 = 38.0;
 /// What a gain must be to count, as a factor: less is within the models' doubt.
@@ -28,8 +28,8 @@ pub fn controls(candidate: &Candidate, path: &Path, hops: &[Hop], forecaster: &m
         let has_room = |control: &&Sender| match control {
             Sender::Reno | Sender::Cubic => true,
             Sender::Hstcp | Sender::Ghstcp => segments >= LOW_WINDOW,
-            // It takes the line from others. So it is for where they could not fill it either.
-            Sender::Bbr => hop.loss.value > 0.0,
+            // Where nothing is lost by chance, the others fill the line as well. BBR takes it from them.
+            Sender::Far | Sender::Bbr => hop.loss.value > 0.0,
         };
         for control in CONTROLS[1..].iter().filter(has_room) {
             let rate = forecaster.alone(&Hop { control: *control, ..*hop }).0;

@@ -96,7 +96,7 @@ fn control(leg: &LegPlan, separator: &str) -> String {
     let name = leg.congestion.name();
     match leg.congestion {
         Sender::Reno => format!("congestion = \"{name}\""),
-        Sender::Cubic | Sender::Hstcp | Sender::Ghstcp | Sender::Bbr => {
+        Sender::Cubic | Sender::Hstcp | Sender::Ghstcp | Sender::Bbr | Sender::Far => {
             format!("congestion = \"{name}\"{separator}congestion_fallback = \"reno\"")
         }
     }

@@ -236,6 +236,12 @@ EK_FN int ek_far_exceeds(const struct ek_far *state, ek_u32 lost, ek_u32 sent)
 	return above * above > 25 * expected * 256;
 }
 
+/* Whether more than half as much again is lost as by chance, and 0.8 %. */
+EK_FN int ek_far_is_beyond(const struct ek_far *state, ek_u32 part)
+{
+	return part > state->chance + state->chance / 2 + (1u << EK_FAR_LOSS_SHIFT) / 128;
+}
+
 /* A round tells how late jitter makes the least round trip. One in which the window was no more than what the path carries tells what
  * is lost by chance: at most EK_FAR_CHANCE, and no more than before where the queue was half as long as it can be. The first rounds
  * count more. */
@@ -245,14 +251,18 @@ EK_FN void ek_far_learn(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u32 s
 
 	state->noise = (unsigned short)(((ek_u32)state->noise * 7 + ek_min(seen_us / 64, 65535u)) / 8);
 	/* What is lost in the first rounds after a decrease was sent before it. */
-	if (state->flags & EK_FAR_STARTUP || state->calm < 3 || state->own > ek_far_carried(state, 0))
+	if (state->flags & EK_FAR_STARTUP || state->calm < 3 || state->own > ek_far_carried(state, 0) / 16 * 17)
 		return;
 	if (seen <= state->chance)
 		state->chance -= (state->chance - seen) >> shift;
-	else if (most_us <= state->depth_us / 2)
+	else if (most_us <= state->depth_us / 2) {
+		/* As much is lost without a queue as with one: it had not overflowed. */
+		if (state->learnt < 3 && ek_far_is_beyond(state, seen))
+			state->depth_us = EK_FAR_NONE;
 		state->chance += (seen - state->chance) >> shift;
-	else
+	} else {
 		return;
+	}
 	if (state->learnt < 3)
 		state->learnt += 1;
 }
@@ -378,9 +388,8 @@ EK_FN int ek_far_overflows(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u3
 	ek_u32 part = ek_far_lost(lost, sent);
 
 	state->top_us = ek_max(state->top_us - state->top_us / 100, most_us);
-	/* More than half as much again as is lost by chance, and 0.8 %. */
 	if (state->flags & EK_FAR_STARTUP || state->hold || !ek_far_exceeds(state, lost, sent) ||
-	    part <= state->chance + state->chance / 2 + (1u << EK_FAR_LOSS_SHIFT) / 128)
+	    !ek_far_is_beyond(state, part))
 		state->beyond = 0;
 	else if (state->beyond < 3)
 		state->beyond += 1;

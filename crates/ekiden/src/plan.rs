@@ -8,12 +8,11 @@ mod show;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use clap::builder::RangedI64ValueParser;
-use ekiden_plan::{Direction, Flags, Plan};
+use ekiden_plan::{Direction, Flags, Plan, STREAMS};
 use ekiden_units::Time;
 
 use crate::out::{self, Width};
-use crate::usage::{distinct, misused, svg};
+use crate::usage::{distinct, misused, svg, whole_number};
 use crate::whose::whose;
 
 pub use check::VerifyFailed;
@@ -63,8 +62,8 @@ pub struct Args {
     #[arg(long, value_name = "RATE")]
     policer: Option<String>,
     /// Connections at once.
-    #[arg(long, value_name = "N")]
-    streams: Option<String>,
+    #[arg(long, value_name = "N", value_parser = whole_number(*STREAMS.start(), *STREAMS.end()))]
+    streams: Option<u32>,
     /// Say how long a transfer of this size takes, too.
     #[arg(long, value_name = "BYTES")]
     size: Option<String>,
@@ -95,7 +94,7 @@ pub struct Args {
     #[arg(long, requires = "verify")]
     all: bool,
     /// Of --verify: how many times, each with its own losses; shown are medians.
-    #[arg(long, requires = "verify", value_name = "N", default_value_t = 1, value_parser = RangedI64ValueParser::<u64>::new().range(1..=100))]
+    #[arg(long, requires = "verify", value_name = "N", default_value_t = 1, value_parser = whole_number(1_u64, 100))]
     runs: u64,
 }
 
@@ -181,7 +180,7 @@ fn flags(args: &Args) -> Flags {
         loss: args.loss.clone(),
         window: args.window.clone(),
         policer: args.policer.clone(),
-        streams: args.streams.clone(),
+        streams: args.streams,
         size: args.size.clone(),
         direction,
     }

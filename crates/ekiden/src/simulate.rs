@@ -9,7 +9,7 @@ use ekiden_sweep::{Run, RunOutcome, Runner};
 use ekiden_units::Time;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::usage::command_line;
+use crate::usage::{command_line, whole_number};
 use crate::whose::whose;
 use crate::{exit, pcap, sweep};
 
@@ -25,7 +25,7 @@ pub struct Args {
     #[command(flatten)]
     sweep: sweep::Args,
     /// Runs at once; as many as there are processors unless said otherwise.
-    #[arg(long, value_name = "J", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "J", value_parser = whole_number(1_u32, 1000))]
     jobs: Option<u32>,
     /// How often the state of senders and queues is noted, in virtual time.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = resolution)]

@@ -11,7 +11,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
-use clap::builder::RangedI64ValueParser;
 use ekiden_files::check_target;
 use ekiden_lab::verdict;
 use ekiden_record::{Record, SAMPLES_MOST, SeriesWriter};
@@ -20,7 +19,7 @@ use ekiden_sweep::{Index, Plan, RunFailure, Runner, Shard, is_file, point_summar
 use ekiden_units::Time;
 
 use crate::out::{self, Width};
-use crate::usage::misused;
+use crate::usage::{misused, whole_number};
 use progress::Progress;
 
 pub use flows::flows;
@@ -36,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "KEY=V1,V2,...")]
     pub set: Vec<String>,
     /// Run each combination so often; the seed of the first is the scenario's, and grows by 1.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number(1_u32, 1000))]
     pub repeat: u32,
     /// Do only part I of N of these runs, counted from 1, so that N machines can share them. `ekiden record merge` brings
     /// their records together.
@@ -47,7 +46,7 @@ pub struct Args {
     pub record: PathBuf,
     /// How many samples of the state of senders and queues a run keeps, about; if there are more, every second is given up, and
     /// so again.
-    #[arg(long, value_name = "N", default_value_t = SAMPLES_MOST, value_parser = RangedI64ValueParser::<u64>::new().range(1_000..))]
+    #[arg(long, value_name = "N", default_value_t = SAMPLES_MOST, value_parser = whole_number(1_000, u64::MAX))]
     pub samples: u64,
     /// Replace the FILE of --record if it is there already.
     #[arg(long)]

@@ -1,7 +1,9 @@
 //! Command lines that are wrong in a way that their definition cannot tell, and values that several commands read.
 
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
@@ -16,13 +18,14 @@ pub fn misused(reason: &str) -> ! {
 const QUANTITIES: [&str; 10] =
     ["TIME", "BYTES", "N", "RATE", "NUMBER", "PART", "J", "SEED", "PID", "LATITUDE,LONGITUDE"];
 
+fn is_quantity(option: &Arg) -> bool {
+    let names = option.get_value_names().unwrap_or_default();
+    !option.is_positional() && names.iter().any(|name| QUANTITIES.contains(&name.as_str()))
+}
+
 /// The command line where such options of all commands take negative values too: then whoever gives one is told the range, and
 /// not that there is no option `-1`.
 pub fn with_negative_quantities(command: Command) -> Command {
-    let is_quantity = |option: &Arg| {
-        let names = option.get_value_names().unwrap_or_default();
-        !option.is_positional() && names.iter().any(|name| QUANTITIES.contains(&name.as_str()))
-    };
     let command = command.mut_args(|option| {
         let takes = option.is_allow_hyphen_values_set() || is_quantity(&option);
         option.allow_hyphen_values(takes)
@@ -33,6 +36,18 @@ pub fn with_negative_quantities(command: Command) -> Command {
 /// The command line, program first, as records keep it: what is not UTF-8 in it is replaced.
 pub fn command_line() -> Vec<String> {
     std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect()
+}
+
+/// Reads a whole number from `least` to `most`. Whatever else is written is told the range. It is unsigned: clap looks for the type of the
+/// option's field at run time, and two bare numbers would be an `i32`.
+pub fn whole_number<T>(least: T, most: T) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr + PartialOrd + Display + Copy + Into<u64>,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("{text} is not a whole number from {least} to {most}"))
+    }
 }
 
 /// Reads where a picture goes: any name of a file, UTF-8 or not.
@@ -73,24 +88,62 @@ fn whole(file: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use clap::builder::ValueParser;
 
     use super::*;
 
+    /// Those of [`QUANTITIES`] that are whole numbers.
+    const WHOLE: [&str; 4] = ["N", "J", "SEED", "PID"];
+
+    /// The options of all commands that take a number or a quantity, each with the words that lead to it. What clap takes as text, as
+    /// `ekiden plan` does beside its file, is read later.
+    fn quantities(command: &Command, words: &[String]) -> Vec<(Vec<String>, String)> {
+        let text = ValueParser::string().type_id();
+        let read = command.get_arguments().filter(|option| option.get_value_parser().type_id() != text);
+        let own = read.filter(|option| is_quantity(option)).filter_map(|option| {
+            let name = format!("--{}", option.get_long()?);
+            Some(([words, &[name]].concat(), option.get_value_names()?.first()?.to_string()))
+        });
+        let below = command.get_subcommands().flat_map(|command| {
+            let words = [words, &[command.get_name().to_owned()]].concat();
+            quantities(command, &words)
+        });
+        own.chain(below).collect()
+    }
+
+    fn said(words: &[String], value: &str) -> clap::Error {
+        let line = words.iter().map(String::as_str).chain([value]);
+        with_negative_quantities(crate::Cli::command()).try_get_matches_from(line).unwrap_err()
+    }
+
     #[test]
     fn a_negative_number_is_a_value_out_of_range_and_no_option() {
-        for line in [
-            "overlay join FILE -c n.toml --address h:1 --price -1",
-            "measure watch --samples -1",
-            "congestion trace --duration -1s",
-            "measure monitor show h.db --since -1h",
-            "doctor --rtt -1ms",
-            "simulate s.toml --jobs -1",
-            "plan --duration -1s",
-        ] {
-            let command = with_negative_quantities(crate::Cli::command());
-            let said = command.try_get_matches_from(["ekiden"].into_iter().chain(line.split(' '))).unwrap_err();
-            assert_eq!(said.kind(), ErrorKind::ValueValidation, "{line}: {said}");
-            assert!(!said.to_string().contains("digit"), "{line}: {said}");
+        let all = quantities(&crate::Cli::command(), &["ekiden".into()]);
+        assert!(all.len() > 40, "{all:?}");
+        for (words, _) in all {
+            let error = said(&words, "-1");
+            assert_eq!(error.kind(), ErrorKind::ValueValidation, "{words:?}: {error}");
+            assert!(!error.to_string().contains("digit"), "{words:?}: {error}");
         }
+    }
+
+    #[test]
+    fn whole_numbers_are_told_their_range() {
+        for (words, kind) in quantities(&crate::Cli::command(), &["ekiden".into()]) {
+            if !WHOLE.contains(&kind.as_str()) {
+                continue;
+            }
+            for value in ["-1", "1.5", "many", "99999999999999999999"] {
+                let said = said(&words, value).to_string();
+                assert!(said.contains(&format!("{value} is not a whole number from ")), "{words:?}: {said}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_ends_of_a_range_are_in_it() {
+        let read = whole_number(1_u32, 128);
+        assert_eq!([read("1"), read("128")], [Ok(1), Ok(128)]);
+        assert!(read("0").is_err() && read("129").is_err());
     }
 }

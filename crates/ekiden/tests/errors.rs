@@ -13,7 +13,7 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
     ("", &["lab", "fly", "FILE"], 2, "unrecognized subcommand"),
     ("name = 1", &["scenario", "check", "FILE"], 3, "FILE:1: "),
     ("name = \"x\"\nnode = 1", &["lab", "run", "FILE"], 3, "FILE:2: "),
-    ("", &["lab", "run", "FILE", "--repeat", "0"], 2, "0 is not in 1..=1000"),
+    ("", &["lab", "run", "FILE", "--repeat", "0"], 2, "0 is not a whole number from 1 to 1000"),
     ("", &["lab", "run", "FILE", "--set", "seed"], 3, "--set seed: needs a key, '=' and values"),
     (PAIR, &["lab", "run", "FILE", "--set", "tcp.sacks=true"], 3, "--set tcp.sacks=true: unknown field `sacks`"),
     (PAIR, &["lab", "run", "FILE", "--set", "seed=1,2", "--record", "x.json"], 2, "--record must name a directory"),

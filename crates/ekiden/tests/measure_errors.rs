@@ -90,23 +90,20 @@ fn values_out_of_range_are_told_with_the_option_and_as_they_were_written() {
     let client = ["client", "192.0.2.1", "--open"];
     let server = ["server", "--open", "1GB"];
     for (start, option, value, range) in [
-        (client, "--sample", "2h", "1ms to 10s"),
-        (client, "--sample", "20us", "1ms to 10s"),
-        (client, "--time", "2h", "1ms to 1h"),
-        (client, "--streams", "129", "1 to 128"),
-        (client, "--data", "5GB", "1B to 1MiB"),
-        (client, "--mss", "5GB", "88B to 65495B"),
-        (client, "--pacing", "1bit/s", "8kbit/s to 1Tbit/s"),
-        (client, "--bytes", "0B", "1B to 1024TiB"),
-        (client, "--limit", "0B", "1B to 1024TiB"),
-        (server, "--longest", "2h", "1s to 1h"),
-        (server, "--longest", "0s", "1s to 1h"),
+        (client, "--sample", "2h", "in 1ms to 10s"),
+        (client, "--sample", "20us", "in 1ms to 10s"),
+        (client, "--time", "2h", "in 1ms to 1h"),
+        (client, "--streams", "129", "a whole number from 1 to 128"),
+        (client, "--data", "5GB", "in 1B to 1MiB"),
+        (client, "--mss", "5GB", "in 88B to 65495B"),
+        (client, "--pacing", "1bit/s", "in 8kbit/s to 1Tbit/s"),
+        (client, "--bytes", "0B", "in 1B to 1024TiB"),
+        (client, "--limit", "0B", "in 1B to 1024TiB"),
+        (server, "--longest", "2h", "in 1s to 1h"),
+        (server, "--longest", "0s", "in 1s to 1h"),
     ] {
         let said = failed(folder.path(), &[&start[..], &[option, value]].concat(), 2);
-        assert!(
-            said.contains(&format!("'{option} <")) && said.contains(&format!("{value} is not in {range}")),
-            "{said}"
-        );
+        assert!(said.contains(&format!("'{option} <")) && said.contains(&format!("{value} is not {range}")), "{said}");
     }
 }
 

@@ -90,7 +90,7 @@ fn bad_input() -> Result<(), Failed> {
         (&["--rtt", "-50ms", "--rate", "1Mbit/s"], 3, "--rtt: '-50ms' is not a number"),
         (&["--rtt", "2s", "--rate", "0bit/s"], 3, "--rate: '0bit/s' is out of range"),
         (&["--rtt", "2s", "--rate", "1Mbit/s", "--loss", "100%"], 3, "--loss: loss = 100% is out of range"),
-        (&["--rtt", "2s", "--rate", "1Mbit/s", "--streams", "many"], 3, "--streams: "),
+        (&["--rtt", "2s", "--rate", "1Mbit/s", "--streams", "many"], 2, "many is not a whole number from 1 to 1000"),
         (&["--rtt", "50ms", "--rate", "1Mbit/s", "--picture", "taken.svg"], 3, "taken.svg: is there already"),
         (&["--rtt", "50ms", "--rate", "1Mbit/s", "--duration", "1ms"], 2, "from 1s to 3600s"),
         (&["--rtt", "50ms", "--rate", "1Mbit/s", "--all"], 2, "--verify"),

@@ -27,6 +27,7 @@ const TRIALS: &[(&str, &str)] = &[
     ("the names of peers", include_str!("tunnel/names.sh")),
     ("what could not work is refused", include_str!("tunnel/refused.sh")),
     ("a path that drops large packets and says nothing", include_str!("tunnel/black_hole.sh")),
+    ("measuring a path that drops large packets and says nothing", include_str!("tunnel/measured_black_hole.sh")),
     ("a listener that answers into its own tunnel says so", include_str!("tunnel/loop.sh")),
 ];
 

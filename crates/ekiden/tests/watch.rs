@@ -230,7 +230,7 @@ fn refused() -> Result<(), Failed> {
         (&["--to", "192.0.2.1:0"], 2, "'192.0.2.1:0': the port must be a number from 1 to 65535"),
         (&["--to", "server:0"], 2, "'server:0': the port must be a number from 1 to 65535"),
         (&["--to", ":80"], 2, "a host is missing"),
-        (&["--port", "0"], 2, "0 is not in 1..=65535"),
+        (&["--port", "0"], 2, "0 is not a whole number from 1 to 65535"),
         (&["--interval", "10us"], 2, "at least 1ms"),
         (&["--interval", "20"], 2, "invalid value '20'"),
         (&["--pid", "4294967295"], 2, "there is no process 4294967295"),

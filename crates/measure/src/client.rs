@@ -145,8 +145,7 @@ pub struct Measured {
 impl Measured {
     /// The black hole that the load shows in a direction.
     pub fn hole(&self, way: Way) -> Option<Hole> {
-        let seen = if Side::Near.sends(way) { &self.near_seen } else { &self.far_seen };
-        hole::of_senders(seen.iter().filter(|seen| seen.way == way), &self.answers, self.began_ns)
+        hole::of_way(way, &self.near_seen, &self.far_seen, &self.answers, self.began_ns)
     }
 
     /// The directions in which a stream has brought its part of `most` bytes.
@@ -265,8 +264,10 @@ pub fn measure_within(
     let told = agreed.say(&Request::Stop).and_then(|()| agreed.results(asked, within));
     let answers = prober.finish();
     let near_seen = running.finish();
-    let senders = near_seen.iter().filter(|seen| Side::Near.sends(seen.way));
-    let hole = hole::of_senders(senders, &answers, began_ns);
+    let far_senders = told.as_deref().unwrap_or_default();
+    let mut holes =
+        asked.get().ways.iter().filter_map(|way| hole::of_way(*way, &near_seen, far_senders, &answers, began_ns));
+    let hole = holes.next();
     let why = |why: String| hole.map_or(why, |hole| hole.to_string());
     let is_told = told.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData);
     let far_seen = told.map_err(|error| match near_seen.iter().find_map(|seen| seen.end.failed.clone()) {

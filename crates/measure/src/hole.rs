@@ -7,7 +7,7 @@ use std::fmt;
 
 use ekiden_record::Way;
 
-use crate::load::Seen;
+use crate::load::{Seen, Side};
 use crate::message::Row;
 use crate::probe::Answer;
 
@@ -75,8 +75,14 @@ pub fn of_stalled(seen: &[Seen]) -> Option<Hole> {
     seen.iter().find_map(Stuck::of).map(|stuck| stuck.hole)
 }
 
+/// What the senders of a direction show, which may be at either end.
+pub fn of_way(way: Way, near: &[Seen], far: &[Seen], answers: &[Answer], began_ns: u64) -> Option<Hole> {
+    let seen = if Side::Near.sends(way) { near } else { far };
+    of_senders(seen.iter().filter(|seen| seen.way == way), answers, began_ns)
+}
+
 /// What the senders of some streams show beside small messages that were answered: nothing if full segments passed on one of them.
-pub fn of_senders<'a>(senders: impl Iterator<Item = &'a Seen>, answers: &[Answer], began_ns: u64) -> Option<Hole> {
+fn of_senders<'a>(senders: impl Iterator<Item = &'a Seen>, answers: &[Answer], began_ns: u64) -> Option<Hole> {
     let stuck: Option<Vec<Stuck>> = senders.map(Stuck::of).collect();
     let stuck = stuck?;
     let first = stuck.first()?;

@@ -17,6 +17,10 @@ const TRACE_BUFFER_BYTES: u64 = 256 << 20;
 /// What a traced sender writes ahead.
 const TRACE_UNSENT_BYTES: u32 = 64 << 10;
 
+/// The longest segments of a connection that carries no load, TCP's options among them: they fit IPv6's least MTU of 1,280 bytes, which practically
+/// every path carries. The SYN says so, so the other end's are no longer. What is said of a load thus arrives where the load's own segments do not.
+pub const PLAIN_SEGMENT_BYTES: u16 = 1220;
+
 /// What a socket is for.
 #[derive(Debug, Clone, Copy)]
 pub struct Load<'a> {
@@ -28,14 +32,16 @@ pub struct Load<'a> {
     pub trace: Trace,
 }
 
-/// Connects with the options that count from the SYN on: buffers decide the window scale (RFC 7323, section 2.2).
+/// Connects with the options that count from the SYN on: buffers decide the window scale (RFC 7323, section 2.2), and segments are no longer
+/// than [`PLAIN_SEGMENT_BYTES`] without a load.
 ///
 /// # Errors
 /// The system's.
 pub fn connect(address: SocketAddr, within: Duration, load: Option<Load<'_>>) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if let Some(load) = &load {
-        prepare(&socket, load).map_err(io::Error::other)?;
+    match &load {
+        Some(load) => prepare(&socket, load).map_err(io::Error::other)?,
+        None => socket.set_tcp_mss(PLAIN_SEGMENT_BYTES.into())?,
     }
     socket.set_tcp_nodelay(true)?;
     socket.connect_timeout(&address.into(), within)?;
@@ -109,4 +115,28 @@ fn options(settings: &LoadSettings, sends: bool) -> TcpOptions {
         }
     }
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use ekiden_net::tcp_info::tcp_info;
+
+    use super::*;
+    use crate::settings::Asked;
+
+    #[test]
+    fn both_ends_of_a_connection_without_a_load_send_short_segments() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let most = |load| {
+            let near = connect(listener.local_addr().unwrap(), Duration::from_secs(9), load).unwrap();
+            let (far, _) = listener.accept().unwrap();
+            [near, far].map(|socket| tcp_info(&socket).unwrap().mss_bytes).into_iter().max().unwrap()
+        };
+        assert!(most(None) <= u32::from(PLAIN_SEGMENT_BYTES));
+        let asked = Asked::default();
+        let load = Load { settings: asked.get(), sends: true, trace: Trace::No };
+        assert!(most(Some(load)) > u32::from(PLAIN_SEGMENT_BYTES));
+    }
 }

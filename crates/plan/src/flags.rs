@@ -24,7 +24,7 @@ pub struct Flags {
     /// `--policer`: its rate.
     pub policer: Option<String>,
     /// `--streams`: connections at once.
-    pub streams: Option<String>,
+    pub streams: Option<u32>,
     /// `--size`: of a short transfer.
     pub size: Option<String>,
     /// `--direction`: which way the data goes.
@@ -50,7 +50,7 @@ impl Flags {
             loss: loss.transpose()?,
             window: placed("--window", &self.window)?,
             policer_rate: placed("--policer", &self.policer)?,
-            streams: placed("--streams", &self.streams)?,
+            streams: self.streams.map(|value| Given { value, place: "--streams".into() }),
             size: placed("--size", &self.size)?,
             ..Values::default()
         })

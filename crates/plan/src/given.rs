@@ -17,6 +17,7 @@ pub const WINDOWS: RangeInclusive<Bytes> = Bytes::kib(1)..=Bytes::mib(1024);
 /// Of a bottleneck, from a packet on.
 pub const BUFFERS: RangeInclusive<Bytes> = Bytes(576)..=Bytes::mib(16 << 10);
 pub const MTUS: RangeInclusive<u32> = 576..=9000;
+/// The connections at once that a path may have.
 pub const STREAMS: RangeInclusive<u32> = 1..=1000;
 pub const SIZES: RangeInclusive<Bytes> = Bytes(1)..=Bytes::mib(1 << 30);
 /// No model here holds beyond it, and no TCP gets anywhere.

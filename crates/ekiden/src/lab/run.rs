@@ -18,7 +18,7 @@ use nix::unistd::getppid;
 
 use super::{check_supported, load};
 use crate::children::Children;
-use crate::usage::command_line;
+use crate::usage::{command_line, whole_number};
 use crate::{exit, pcap, sweep};
 
 /// Prefix of the argument that a sweep gives to its children; see [`Args::ends_with`].
@@ -36,7 +36,7 @@ pub struct Args {
     #[command(flatten)]
     sweep: sweep::Args,
     /// Runs at once. More than one costs accuracy; the records' lateness tells.
-    #[arg(long, value_name = "J", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "J", default_value_t = 1, value_parser = whole_number(1_u32, 1000))]
     jobs: u32,
     #[command(flatten)]
     pcap: pcap::Args,

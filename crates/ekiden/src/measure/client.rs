@@ -24,7 +24,7 @@ use super::target::{Target, with_port};
 use super::{amount, within};
 use crate::out::{self, Width};
 use crate::sweep::now_unix_ms;
-use crate::usage::{command_line, misused};
+use crate::usage::{command_line, misused, whole_number};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLES: &str = "Examples:
@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long, value_name = "HOST:PORT")]
     via: Option<String>,
     /// Measure each combination so often, and show medians.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number(1_u32, 1000))]
     repeat: u32,
     /// Measure no more than this in each direction, and end there.
     #[arg(long, value_name = "BYTES", default_value = "10GB", value_parser = amount)]
@@ -90,7 +90,7 @@ struct Load {
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = amount)]
     bytes: Vec<Bytes>,
     /// Connections in each direction.
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = within::<u32>("1", "128"))]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = whole_number(1_u32, 128))]
     streams: Vec<u32>,
     /// What the sending program hands over at a time, which goes at once (TCP_NODELAY).
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = within::<Bytes>("1B", "1MiB"))]

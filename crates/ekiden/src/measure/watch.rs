@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
-use clap::builder::RangedI64ValueParser;
 use ekiden_files::{TargetError, check_target, write, write_with};
 use ekiden_measure::jitter::Jitter;
 use ekiden_measure::watch::Watch;
@@ -28,7 +27,7 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 
 pub use self::filter::NameNotFound;
 use self::filter::{End, Filter};
-use crate::usage::{command_line, svg};
+use crate::usage::{command_line, svg, whole_number};
 use crate::{out, sweep};
 
 /// Watch the TCP connections of other programs: round-trip time, windows, rates, and what limits the sender.
@@ -47,10 +46,10 @@ pub struct Args {
     #[arg(long, value_name = "ADDR[:PORT]")]
     from: Option<End>,
     /// Only connections with this port on either side.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole_number(1, u16::MAX))]
     port: Option<u16>,
     /// Only connections of this process. Another user's needs root.
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = whole_number(1, u32::MAX))]
     pid: Option<u32>,
     /// The time between two looks, at least 1ms.
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = interval)]
@@ -68,7 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE|DIR")]
     record: Option<PathBuf>,
     /// How many samples of all connections together are kept, about; if there are more, every second is given up, and so again.
-    #[arg(long, value_name = "N", default_value_t = SAMPLES_MOST, value_parser = RangedI64ValueParser::<u64>::new().range(1_000..))]
+    #[arg(long, value_name = "N", default_value_t = SAMPLES_MOST, value_parser = whole_number(1_000, u64::MAX))]
     samples: u64,
     /// Replace files that are there already.
     #[arg(long)]

@@ -7,6 +7,7 @@ use ekiden_flows::{Packets, Sites};
 use ekiden_units::{BitRate, Bytes, Time};
 
 use crate::out;
+use crate::usage::whole_number;
 use crate::whose::whose;
 
 /// Print the sites of FILE as a scenario, for `ekiden lab run` and `ekiden simulate`.
@@ -22,8 +23,8 @@ pub struct Args {
     #[arg(long, value_name = "RATE", default_value = "20Mbit/s")]
     rate_most: BitRate,
     /// Between how many pairs of sites files are sent, two at a time; by default as many as there are sites.
-    #[arg(long, value_name = "N")]
-    flows: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = whole_number(1, u32::MAX))]
+    flows: Option<u32>,
     /// The size of a file.
     #[arg(long, value_name = "BYTES", default_value = "500KB")]
     file: Bytes,
@@ -34,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "0s")]
     begin: Time,
     /// Another seed than the file's.
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", value_parser = whole_number(0, u64::MAX))]
     seed: Option<u64>,
 }
 
@@ -42,7 +43,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut sites = Sites::read(&args.sites).map_err(|error| whose(&args.sites, "overlay scenario", error))?;
     sites.seed = args.seed.unwrap_or(sites.seed);
-    let flows = args.flows.unwrap_or(sites.sites.len());
+    let flows = args.flows.map_or(sites.sites.len(), |flows| flows as usize);
     let &Args { rate_most, file, duration, begin, .. } = args;
     let packets = Packets { rate_most, flows, file, duration, begin };
     let refused = |reason: String| ConfigError { file: args.sites.clone(), line: None, reason };

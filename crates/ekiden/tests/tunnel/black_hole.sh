@@ -46,26 +46,6 @@ for setting in 0 1 2; do
   fi
   kill $pid_city $pid_island
 done
-# Measuring says what it is, and nothing of a policer or of an MTU that does not pass.
-on city "$EKIDEN" measure server --open 100MB --listen 0.0.0.0:7300 > server.log 2>&1 & measuring=$!
-await 10 grep -q "^listening" server.log
-# measured WORD OPTION…
-measured() { on island timeout 90 "$EKIDEN" measure $1 192.0.2.1:7300 --open "${@:2}" > measured.out 2>&1 || true; }
-dropped() {
-  grep -q "segments of 1448 bytes do not arrive on the way $1" measured.out && ! grep -q "by a policer" measured.out || fail "$(cat measured.out)"
-}
-probing 0
-measured path; dropped forth
-probing 1
-for way in forth back; do measured client --time 4s --way $way; dropped $way; done
-probing 2
-measured path
-[ $(grep -c "MTU .*\(tcp_mtu_probing = 2\|do not arrive on the way\)" measured.out) = 2 ] || fail "$(cat measured.out)"
-on router nft delete table inet hole
-measured path
-! grep -q "allows TCP no larger" measured.out || fail "$(cat measured.out)"
-on router nft -f hole.nft
-kill $measuring
 # A path that gets narrower while the tunnel runs.
 probing 0
 on router nft delete table inet hole

@@ -12,6 +12,7 @@ use super::error::Phase;
 use super::message::{self, COOKIE_BYTES, Results, State};
 use super::{Error, PORT, Settings};
 use crate::deadline::Deadline;
+use crate::socket::PLAIN_SEGMENT_BYTES;
 use crate::{socket, socks5};
 
 /// How long an answer to the question whether an iperf3 server is there may take.
@@ -48,8 +49,9 @@ impl Control {
             Some(via) => (via, true),
             None => (&settings.server, false),
         };
+        let options = TcpOptions { max_segment: Some(PLAIN_SEGMENT_BYTES), ..TcpOptions::default() };
         for address in addresses(first, needs_port)? {
-            match connect(settings, address, &TcpOptions::default()) {
+            match connect(settings, address, &options) {
                 Ok(stream) => return Self::begin(stream, address, settings.patience),
                 Err(error) => last = Some(error),
             }

@@ -7,6 +7,7 @@
 mod config;
 mod explain;
 mod nearest;
+mod partial;
 mod place;
 mod read;
 mod secret;

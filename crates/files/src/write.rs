@@ -158,17 +158,26 @@ fn open_stream(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// As [`write()`], for what its owner alone may read, whatever was there. When this returns, the content is on the disk.
+/// As [`write()`]. When this returns, the content is on the disk.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
+    Pending::beside(path, create_like, |file| fill_synced(file, content))?.publish()
+}
+
+/// As [`write_synced`], for what its owner alone may read, whatever was there.
 ///
 /// # Errors
 /// As [`write()`].
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let create = |target: &Target| Partial::new(&target.path, OWNERS_ALONE);
-    let fill = |mut file: &File| {
-        file.write_all(content)?;
-        file.sync_all()
-    };
-    Pending::beside(path, create, fill)?.publish()
+    Pending::beside(path, create, |file| fill_synced(file, content))?.publish()
+}
+
+fn fill_synced(mut file: &File, content: &[u8]) -> io::Result<()> {
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 /// Writes into the file that is there, where its directory takes no new one. Follows no link. A crash in between leaves a part of it.

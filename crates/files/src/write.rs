@@ -1,24 +1,17 @@
 //! Writing a file that someone has named: what is there stays unless it may go, and nobody ever sees half of it.
 
-use std::ffi::OsString;
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
+use crate::partial::{self, Partial};
+use crate::read::what;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::geteuid;
-use tempfile::NamedTempFile;
-
-use crate::read::what;
 
 /// The most links that are followed from a name to what it stands for, as many as the kernel follows.
 const LINKS_MOST: usize = 40;
-/// How the names of files end that are being written.
-const ENDING: &str = ".partial";
-/// How many characters before that nobody can foresee.
-const DRAWN: usize = 6;
 /// The permissions of a file for its owner alone, and of one from which the umask takes.
 const OWNERS_ALONE: u32 = 0o600;
 const ANYBODYS: u32 = 0o666;
@@ -68,12 +61,12 @@ pub fn check_target(path: &Path, replace: bool) -> Result<(), TargetError> {
         return Err(TargetError::Exists);
     }
     make_directory(&target.path)?;
-    Ok(partial(&target.path, OWNERS_ALONE)?.close()?)
+    Ok(Partial::new(&target.path, OWNERS_ALONE)?.close()?)
 }
 
 /// Writes a file, whole or not at all: beside `path` first, then renamed. Makes missing directories, and replaces the file that was
 /// there; the new one has its permissions, and its owner if this process is root. A symbolic link stays, and what it leads to is
-/// written. A stream ([`is_stream`]) is written into.
+/// written. What killed writers of the same file have left is removed. A stream ([`is_stream`]) is written into.
 ///
 /// # Errors
 /// If a directory or the file cannot be made, something else than a file or a stream is there, or nobody reads the pipe that is.
@@ -95,7 +88,7 @@ pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
 #[derive(Debug)]
 pub struct Pending {
     /// The file, and its place; `None` of a stream, which has everything already.
-    place: Option<(NamedTempFile, PathBuf)>,
+    place: Option<(Partial, PathBuf)>,
 }
 
 impl Pending {
@@ -126,7 +119,7 @@ impl Pending {
 
     fn beside(
         path: &Path,
-        create: impl FnOnce(&Target) -> io::Result<NamedTempFile>,
+        create: impl FnOnce(&Target) -> io::Result<Partial>,
         fill: impl FnOnce(&File) -> io::Result<()>,
     ) -> io::Result<Self> {
         let target = Target::find(path).map_err(|error| match error {
@@ -137,6 +130,8 @@ impl Pending {
             TargetError::Directory | TargetError::Exists => io::ErrorKind::IsADirectory.into(),
         })?;
         make_directory(&target.path)?;
+        // First: the file system may be full of them.
+        target.remove_ended();
         let partial = create(&target)?;
         fill(partial.as_file())?;
         Ok(Self { place: Some((partial, target.path)) })
@@ -148,7 +143,7 @@ impl Pending {
     /// If it cannot be renamed.
     pub fn publish(mut self) -> io::Result<()> {
         let Some((partial, place)) = self.place.take() else { return Ok(()) };
-        partial.persist(place).map(drop).map_err(|refused| refused.error)
+        partial.persist(&place)
     }
 }
 
@@ -163,17 +158,26 @@ fn open_stream(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// As [`write()`], for what its owner alone may read, whatever was there. When this returns, the content is on the disk.
+/// As [`write()`]. When this returns, the content is on the disk.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
+    Pending::beside(path, create_like, |file| fill_synced(file, content))?.publish()
+}
+
+/// As [`write_synced`], for what its owner alone may read, whatever was there.
 ///
 /// # Errors
 /// As [`write()`].
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let create = |target: &Target| partial(&target.path, OWNERS_ALONE);
-    let fill = |mut file: &File| {
-        file.write_all(content)?;
-        file.sync_all()
-    };
-    Pending::beside(path, create, fill)?.publish()
+    let create = |target: &Target| Partial::new(&target.path, OWNERS_ALONE);
+    Pending::beside(path, create, |file| fill_synced(file, content))?.publish()
+}
+
+fn fill_synced(mut file: &File, content: &[u8]) -> io::Result<()> {
+    file.write_all(content)?;
+    file.sync_all()
 }
 
 /// Writes into the file that is there, where its directory takes no new one. Follows no link. A crash in between leaves a part of it.
@@ -193,10 +197,10 @@ pub fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// A new file with the permissions of the one that it replaces, and with its owner if this process may say so.
-fn create_like(target: &Target) -> io::Result<NamedTempFile> {
-    let Some(before) = &target.before else { return partial(&target.path, ANYBODYS) };
+fn create_like(target: &Target) -> io::Result<Partial> {
+    let Some(before) = &target.before else { return Partial::new(&target.path, ANYBODYS) };
     // Closed to others until it has its owner.
-    let partial = partial(&target.path, OWNERS_ALONE)?;
+    let partial = Partial::new(&target.path, OWNERS_ALONE)?;
     let file = partial.as_file();
     if geteuid().is_root() {
         // Not on each file system, and not in each container.
@@ -209,6 +213,12 @@ fn create_like(target: &Target) -> io::Result<NamedTempFile> {
 }
 
 impl Target {
+    /// Removes the files of writers that were killed.
+    fn remove_ended(&self) {
+        let owner = self.before.as_ref().map(MetadataExt::uid);
+        partial::remove_ended(&self.path, owner);
+    }
+
     fn find(path: &Path) -> Result<Self, TargetError> {
         let missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
         match fs::metadata(path) {
@@ -244,38 +254,14 @@ fn make_directory(path: &Path) -> io::Result<()> {
     })
 }
 
-/// Takes away what processes have left that were killed while they wrote `path`.
+/// Removes what processes have left that were killed while they wrote `path`. Every later write of `path` does this too.
 pub fn remove_partial(path: &Path) {
-    let Ok(Target { path, .. }) = Target::find(path) else { return };
-    let begins = beginning(&path);
-    let there = fs::read_dir(directory(&path)).into_iter().flatten().flatten();
-    let left = there.filter(|file| {
-        let name = file.file_name();
-        let drawn =
-            name.as_bytes().strip_prefix(begins.as_bytes()).and_then(|rest| rest.strip_suffix(ENDING.as_bytes()));
-        drawn.is_some_and(|drawn| drawn.len() == DRAWN)
-    });
-    left.for_each(|file| drop(fs::remove_file(file.path())));
+    if let Ok(target) = Target::find(path) {
+        target.remove_ended();
+    }
 }
 
-/// A new file beside `path`, of a name that nobody can foresee: whoever may write the directory could put a link there. It goes when it is
-/// dropped.
-fn partial(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
-    let permissions = Permissions::from_mode(mode);
-    let begins = beginning(path);
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(&begins).suffix(ENDING).rand_bytes(DRAWN).permissions(permissions).tempfile_in(directory(path))
-}
-
-/// How the names of files begin that are written for `path`.
-fn beginning(path: &Path) -> OsString {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".");
-    name
-}
-
-fn directory(path: &Path) -> &Path {
+pub(crate) fn directory(path: &Path) -> &Path {
     path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -401,17 +387,6 @@ mod tests {
         }
         assert_eq!(fs::read(place("precious")).unwrap(), b"1");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6);
-    }
-
-    #[test]
-    fn what_a_killed_process_has_left_is_found() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.json");
-        let left = partial(&path, OWNERS_ALONE).unwrap().into_temp_path().keep().unwrap();
-        // Another file's, whose name begins alike, and which is being written.
-        let other = partial(&folder.path().join("a.json.old"), OWNERS_ALONE).unwrap();
-        remove_partial(&path);
-        assert!(!left.exists() && other.path().exists());
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod device;
 mod kernel_text;
 pub mod limit;
 pub mod lookup;
+pub mod mtu_probing;
 pub mod namespace;
 pub mod netlink;
 mod option;

@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ekiden_net::mtu_probing::{BEGINS_SHORT, mtu_probing};
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::leg::{FrameKind, Header, MAX_FILL, decode_failed};
 use tokio::time::{sleep, sleep_until, timeout};
@@ -83,8 +84,10 @@ type Arrived = (Connection, u32);
 /// A connection on which full segments are under way.
 struct Trial {
     step: usize,
-    /// The payload of the longest segment that either end may send.
+    /// The payload of the longest segment that either end may send, as far as this end knows.
     bytes: u32,
+    /// That of this end's full segment.
+    own: u32,
     rtt: Duration,
     since: Instant,
     passed: Pin<Box<dyn Future<Output = io::Result<Arrived>> + Send>>,
@@ -219,7 +222,7 @@ impl Segments {
 
     /// Whether those that are longer than what has passed do not pass: they have so much time to do so.
     async fn settle(&self, name: &str, (step, bytes): (usize, u32), mut longer: Vec<Trial>, wait: Duration) {
-        let longest = longer.iter().map(|trial| trial.bytes).max().unwrap_or_default();
+        let full = longer.iter().map(|trial| trial.own).max().unwrap_or_default();
         let passes = async {
             while !longer.is_empty() {
                 let (number, passed) = first_of(&mut longer, |trial| trial.passed.as_mut()).await;
@@ -238,7 +241,7 @@ impl Segments {
                 let now_known = Known { step, until: Some(Instant::now() + SHORTER), is_sure: true };
                 let before = std::mem::replace(&mut *self.lock(), now_known);
                 if !before.is_sure || before.step != step {
-                    tracing::warn!("{}", told(name, longest, bytes));
+                    tracing::warn!("{}", told(name, full, bytes));
                 }
             }
         }
@@ -262,9 +265,12 @@ impl Segments {
     }
 }
 
-fn told(name: &str, longest: u32, bytes: u32) -> impl Display {
+/// `full` has a full segment of this end on the connections that have not proven themselves, `bytes` what has passed.
+fn told(name: &str, full: u32, bytes: u32) -> impl Display {
+    // How long the other end's were that did not arrive, nobody knows here.
+    let lost = if full > bytes { full.to_string() } else { format!("more than {bytes}") };
     format!(
-        "{name}: on the path to it segments of {longest} bytes do not arrive, and those of {bytes} bytes do: something on it drops longer \
+        "{name}: on the path to it segments of {lost} bytes do not arrive, and those of {bytes} bytes do: something on it drops longer \
          packets and says nothing (a black hole of path MTU discovery). New connections to it have the shorter ones for {} minutes; \
          routers on the path must let ICMP's \"fragmentation needed\" and \"packet too big\" through",
         SHORTER.as_secs() / 60
@@ -290,16 +296,16 @@ async fn begin<E>(step: usize, attempt: impl Future<Output = Result<Dialled, E>>
         return Ok(Attempted::Done((connection, prelude)));
     }
     let info = tcp_info(connection.socket()).map_err(Unproven::Broken)?;
-    // A kernel that looks for the path's MTU by itself may begin with short segments at one end, and with full ones at the other: Linux does
-    // at the end that has accepted (tcp_mtu_probing = 2).
-    let bytes = info.mss_bytes.max(info.advertised_mss_bytes);
-    let rtt = Duration::from_micros(info.rtt_us.into());
     let own = info.mss_bytes;
+    // A kernel that looks for the path's MTU by itself begins with short segments at the end that dials. The other end may begin with full
+    // ones, up to what this one has advertised. Otherwise both ends' full segments are equally long, whatever either has advertised.
+    let bytes = if mtu_probing() == BEGINS_SHORT { own.max(info.advertised_mss_bytes) } else { own };
+    let rtt = Duration::from_micros(info.rtt_us.into());
     let passed = Box::pin(async move {
         let (connection, far) = exchange(connection, [prelude, fill(own)].concat()).await?;
         Ok((connection, far.clamp(own, bytes)))
     });
-    Ok(Attempted::Begun(Trial { step, bytes, rtt, since: Instant::now(), passed }))
+    Ok(Attempted::Begun(Trial { step, bytes, own, rtt, since: Instant::now(), passed }))
 }
 
 /// Completes at that time, and never without one.

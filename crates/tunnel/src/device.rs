@@ -3,15 +3,22 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
 
 use ekiden_net::device;
 use ekiden_net::netlink::{io_error, on_netlink};
+use futures_util::TryStreamExt;
 use ipnet::IpNet;
 use rtnetlink::packet_core::NetlinkPayload;
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::link::LinkFlags;
-use rtnetlink::packet_route::route::{RouteMessage, RouteScope};
+use rtnetlink::packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope,
+};
+use rtnetlink::sys::AsyncSocket;
 use rtnetlink::{Handle, LinkUnspec, MulticastGroup, RouteMessageBuilder};
+use tokio::time::sleep;
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use crate::config::{Config, Device};
@@ -19,6 +26,8 @@ use crate::error::StartError;
 
 /// Packets that wait in the device until the tunnel takes them.
 const DEVICE_PACKETS: u32 = 10_000;
+/// How long nobody asks after the kernel has dropped messages: a host whose devices change all the time costs little.
+const OVERRUN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Whether the device can be made, as far as that can be told before.
 ///
@@ -60,11 +69,7 @@ pub fn create(config: &Config) -> Result<SyncDevice, StartError> {
         let name = name.clone();
         on_netlink(add).map_err(|source| StartError::Address { address: *address, name, source })?;
     }
-    for (network, peer) in config.networks() {
-        // The device's addresses have brought these.
-        if config.device.addresses.iter().any(|own| own.contains(&network)) {
-            continue;
-        }
+    for (network, peer) in routed(config) {
         let add = move |handle: Handle| async move {
             handle.route().add(route(network, index)).execute().await.map_err(io_error)
         };
@@ -74,29 +79,116 @@ pub fn create(config: &Config) -> Result<SyncDevice, StartError> {
     Ok(tun)
 }
 
+/// The networks of the peers that need routes of their own, and the peers.
+fn routed(config: &Config) -> impl Iterator<Item = (IpNet, &str)> {
+    // The device's addresses bring the others.
+    let is_brought = |network: &IpNet| config.device.addresses.iter().any(|own| own.contains(network));
+    config.networks().filter(move |(network, _)| !is_brought(network))
+}
+
 /// Waits until somebody takes the device down: its routes, and its IPv6 addresses, are gone then, and `up` does not bring them back.
 /// Within an event loop.
 ///
 /// # Errors
 /// If the kernel does not tell, or not any more.
-pub async fn taken_down(name: &str) -> io::Result<()> {
-    let index = device::index(name)?;
-    let (connection, _handle, mut messages) = rtnetlink::new_multicast_connection(&[MulticastGroup::Link])?;
-    let told = async {
-        while let Ok((message, _)) = messages.recv().await {
-            if let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) = message.payload
-                && link.header.index == index
-                && !link.header.flags.contains(LinkFlags::Up)
-            {
-                return Ok(());
+pub async fn taken_down(config: &Config) -> io::Result<()> {
+    let index = device::index(&config.device.name)?;
+    loop {
+        let (connection, _handle, mut messages) = rtnetlink::new_multicast_connection(&[MulticastGroup::Link])?;
+        let is_down = async {
+            // Nobody tells what was before.
+            if !is_as_made(config, index).await? {
+                return Ok(true);
+            }
+            while let Ok((message, _)) = messages.recv().await {
+                match message.payload {
+                    NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))
+                        if link.header.index == index && !link.header.flags.contains(LinkFlags::Up) =>
+                    {
+                        return Ok(true);
+                    }
+                    // The kernel has dropped messages, and does not say so again before this socket is empty.
+                    NetlinkPayload::Overrun(_) => return Ok(false),
+                    _ => {}
+                }
+            }
+            Err(io::Error::from(io::ErrorKind::UnexpectedEof))
+        };
+        let is_down = tokio::select! {
+            is_down = is_down => is_down?,
+            () = connection => return Err(io::ErrorKind::UnexpectedEof.into()),
+        };
+        if is_down {
+            return Ok(());
+        }
+        sleep(OVERRUN_PAUSE).await;
+    }
+}
+
+/// Whether the device is up, and has not been down since it was made.
+async fn is_as_made(config: &Config, index: u32) -> io::Result<bool> {
+    let (mut connection, handle, _) = rtnetlink::new_connection()?;
+    // Since Linux 4.20 the kernel tells of the routes that are asked for only.
+    let _ = connection.socket_mut().socket_mut().set_netlink_get_strict_chk(true);
+    let connection = tokio::spawn(connection);
+    let answer = async {
+        let mut link = pin!(handle.link().get().match_index(index).execute());
+        match link.try_next().await {
+            Ok(Some(link)) if link.header.flags.contains(LinkFlags::Up) => {}
+            Ok(_) => return Ok(false),
+            Err(error) => match io_error(error) {
+                gone if gone.raw_os_error() == Some(libc::ENODEV) => return Ok(false),
+                error => return Err(error),
+            },
+        }
+        let routes: Vec<IpNet> = routed(config).map(|(network, _)| network).collect();
+        let own = config.device.addresses.iter().filter(|own| own.addr().is_ipv6()).map(IpNet::trunc).collect();
+        let mut there = Vec::new();
+        for is_ipv6 in [false, true] {
+            // A host may have no IPv6.
+            if [&routes, &own].into_iter().flatten().any(|wanted| wanted.addr().is_ipv6() == is_ipv6) {
+                there.extend(networks_of(&handle, index, is_ipv6).await?);
             }
         }
-        Err(io::ErrorKind::UnexpectedEof.into())
+        // That it was down took all of them. One that is missing, somebody has deleted.
+        let are_left = |wanted: &Vec<_>| wanted.is_empty() || wanted.iter().any(|network| there.contains(network));
+        Ok(are_left(&routes) && are_left(&own))
     };
-    tokio::select! {
-        told = told => told,
-        () = connection => Err(io::ErrorKind::UnexpectedEof.into()),
+    let answer = answer.await;
+    connection.abort();
+    answer
+}
+
+/// What is routed to the device in the main table.
+async fn networks_of(handle: &Handle, index: u32, is_ipv6: bool) -> io::Result<Vec<IpNet>> {
+    let all = RouteProtocol::Unspec;
+    let (wanted, none) = match is_ipv6 {
+        false => (
+            RouteMessageBuilder::<Ipv4Addr>::new().protocol(all).output_interface(index).build(),
+            Ipv4Addr::UNSPECIFIED.into(),
+        ),
+        true => (
+            RouteMessageBuilder::<Ipv6Addr>::new().protocol(all).output_interface(index).build(),
+            Ipv6Addr::UNSPECIFIED.into(),
+        ),
+    };
+    let mut routes = pin!(handle.route().get(wanted).execute());
+    let mut found = Vec::new();
+    while let Some(route) = routes.try_next().await.map_err(io_error)? {
+        let has = |attribute| route.attributes.contains(&attribute);
+        if route.header.table != RouteHeader::RT_TABLE_MAIN || !has(RouteAttribute::Oif(index)) {
+            continue;
+        }
+        let destination = route.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::Destination(RouteAddress::Inet(address)) => Some(IpAddr::from(*address)),
+            RouteAttribute::Destination(RouteAddress::Inet6(address)) => Some(IpAddr::from(*address)),
+            _ => None,
+        });
+        // A default route has no destination.
+        let network = IpNet::new(destination.unwrap_or(none), route.header.destination_prefix_length);
+        found.extend(network.ok());
     }
+    Ok(found)
 }
 
 /// With offloads if they are wanted and the kernel has them.

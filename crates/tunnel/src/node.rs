@@ -122,7 +122,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
         announce(announced);
         let name = node.config.device.name.clone();
         let taken_down = async {
-            match device::taken_down(&name).await {
+            match device::taken_down(&node.config).await {
                 Ok(()) => StartError::DeviceGone(name.clone()),
                 Err(error) => {
                     tracing::warn!("whether somebody takes the device down will not be seen: {error}");

@@ -53,4 +53,25 @@ ip -n city link set ekiden0 up 2> /dev/null || true
 await 5 grep -q "the device 'ekiden0' is gone" city.log
 code=0; wait $pid_city || code=$?
 [ $code = 4 ] || fail "$code"
+# So it is when the kernel had no room to tell: the tunnel did not read while devices changed. Meanwhile nothing else ends it.
+for i in $(seq 500); do echo "link set lan0 alias number$i"; done > changes
+drops() { on city awk '$4 == "00000001" { drops += $9 } END { exit !drops }' /proc/net/netlink; }
+overrun() { # COMMAND…: while the tunnel does not read.
+  kill -STOP $pid_city
+  until drops; do ip -n city -batch changes; done
+  "$@"; kill -CONT $pid_city
+}
+flaps() { ip -n city link set ekiden0 down; ip -n city link set ekiden0 up; }
+loses_one() { ip -n city route del 10.9.8.0/24 dev ekiden0; }
+sed -i 's/^allowed = \[.*10.77.0.2[^]]*/&, "10.9.7.0\/24", "10.9.8.0\/24"/' city/city.toml
+: > city.log; start city
+overrun loses_one
+# A new socket, which has lost nothing, hears what follows.
+await 10 eval '! drops'
+sleep 1
+kill -0 $pid_city || fail "it has ended: $(cat city.log)"
+overrun flaps
+await 10 grep -q "the device 'ekiden0' is gone" city.log
+code=0; wait $pid_city || code=$?
+[ $code = 4 ] || fail "$code"
 exit 0

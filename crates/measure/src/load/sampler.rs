@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use ekiden_net::clock::{monotonic_ns, sleep_until};
+use ekiden_net::mtu_probing::mtu_probing;
 use ekiden_net::schedule;
 use ekiden_net::tcp_info::{TcpInfo, tcp_info_with_memory};
 
@@ -52,12 +53,6 @@ impl Lengths {
             *whole_bytes = whole_bytes.saturating_add(info.acked_bytes.saturating_sub(before));
         }
     }
-}
-
-/// `net.ipv4.tcp_mtu_probing` (linux/Documentation/networking/ip-sysctl.rst); 0 where it cannot be read.
-fn mtu_probing() -> u8 {
-    let text = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_mtu_probing");
-    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
 }
 
 /// Looks until the load is stopped, every `interval_us` but no more often than `least_ns`.

@@ -1,12 +1,9 @@
 //! Changes a configuration that people edit too: its comments and its order stay. The file is written only if a node would
 //! accept the result.
 
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use ekiden_files::{FileKind, Opened, without_mark};
+use ekiden_files::{FileKind, Opened, without_mark, write_synced};
 use ekiden_keys::Fingerprint;
 use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
@@ -149,7 +146,7 @@ fn edit<T>(
             "{own} is the key of this node itself: give the fingerprint that `ekiden keygen --show` prints on the other node"
         )));
     }
-    replace(file, &form.give(&after)).map_err(|error| failed(format!("cannot be written: {error}")))?;
+    write_synced(file, form.give(&after).as_bytes()).map_err(|error| failed(format!("cannot be written: {error}")))?;
     Ok(done)
 }
 
@@ -175,24 +172,6 @@ impl Form {
     }
 }
 
-/// Replaces the file in one step by a new one with the same permissions, so that there is a whole file at any moment.
-fn replace(file: &Path, text: &str) -> io::Result<()> {
-    let file = fs::canonicalize(file)?;
-    let permissions = fs::metadata(&file)?.permissions();
-    let mut new = file.clone().into_os_string();
-    new.push(format!(".{}", std::process::id()));
-    let written = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).and_then(|mut open| {
-        open.write_all(text.as_bytes())?;
-        open.set_permissions(permissions)?;
-        open.sync_all()?;
-        fs::rename(&new, &file)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
-}
-
 /// The item of `parent` under `key`. If there is none, a new table, inline if `parent` is a value.
 fn child<'a>(parent: &'a mut Item, key: &str) -> Result<&'a mut Item, String> {
     let new = if parent.is_value() { value(InlineTable::new()) } else { Item::Table(Table::new()) };
@@ -205,6 +184,8 @@ fn table(item: &mut Item) -> Result<&mut dyn TableLike, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -156,3 +156,11 @@ fn what_is_known_of_shorter_segments_ends_in_its_time_and_not_with_a_connection(
     let after = *shorter.lock();
     assert_eq!(after.step, 0);
 }
+
+#[test]
+fn only_a_length_is_named_that_was_sent() {
+    let says = |full, text: &str| told("it", full, 1208).to_string().contains(text);
+    assert!(says(1448, "segments of 1448 bytes do not arrive, and those of 1208 bytes do"));
+    // The other end's were longer.
+    assert!(says(1012, "segments of more than 1208 bytes do not arrive, and those of 1208 bytes do"));
+}

@@ -15,8 +15,6 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::geteuid;
 use tempfile::NamedTempFile;
 
-use crate::write::directory;
-
 /// How the names of these files end.
 const ENDING: &str = ".partial";
 /// How many characters before that nobody can foresee.
@@ -101,6 +99,10 @@ fn beginning(path: &Path) -> OsString {
     name.push(path.file_name().unwrap_or_default());
     name.push(".");
     name
+}
+
+pub(crate) fn directory(path: &Path) -> &Path {
+    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

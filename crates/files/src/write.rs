@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use crate::partial::{self, Partial};
+use crate::partial::{self, Partial, directory};
 use crate::read::what;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::geteuid;
@@ -259,10 +259,6 @@ pub fn remove_partial(path: &Path) {
     if let Ok(target) = Target::find(path) {
         target.remove_ended();
     }
-}
-
-pub(crate) fn directory(path: &Path) -> &Path {
-    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

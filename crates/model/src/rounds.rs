@@ -164,7 +164,6 @@ struct Flow {
     control: Box<dyn CongestionControl + Send>,
     /// In the place of `control`.
     bbr: Option<Bbr>,
-    /// The same.
     far: Option<Far>,
     window: Window,
     /// Segments that were lost and are to be sent again.
@@ -392,8 +391,7 @@ impl Run {
             return;
         }
         if let Some(far) = &mut flow.far {
-            let waits = queue.min(self.buffer / self.rate);
-            flow.window.cwnd = far.next(self.now, rtt + waits, (n, lost, took));
+            flow.window.cwnd = far.next(self.now, rtt + queue.min(self.buffer / self.rate), (n, lost, took));
             if lost >= n {
                 flow.wakes = now + RTO_LEAST.max(rtt);
             }

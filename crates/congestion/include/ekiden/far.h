@@ -243,19 +243,27 @@ EK_FN int ek_far_is_beyond(const struct ek_far *state, ek_u32 part)
 }
 
 /* A round tells how late jitter makes the least round trip. One in which the window was no more than what the path carries tells what
- * is lost by chance: at most EK_FAR_CHANCE, and no more than before where the queue was half as long as it can be. The first rounds
- * count more. */
-EK_FN void ek_far_learn(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u32 seen_us, ek_u32 most_us)
+ * is lost by chance: at most EK_FAR_CHANCE, and no more than before where the queue was half as long as it can be, unless jitter hides
+ * it. The first rounds count more. */
+EK_FN void ek_far_learn(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u32 seen_us, ek_u32 most_us, ek_u32 swing_us,
+			ek_u32 target_us)
 {
+	ek_u32 late_us;
+	ek_u64 carried;
 	ek_u32 seen = ek_min(ek_far_lost(lost, sent), EK_FAR_CHANCE), shift = ek_min(state->learnt + 1u, 4);
 
 	state->noise = (unsigned short)(((ek_u32)state->noise * 7 + ek_min(seen_us / 64, 65535u)) / 8);
 	/* What is lost in the first rounds after a decrease was sent before it. */
-	if (state->flags & EK_FAR_STARTUP || state->calm < 3 || state->own > ek_far_carried(state, 0) / 16 * 17)
+	if (state->flags & EK_FAR_STARTUP || state->calm < 3)
+		return;
+	/* Round trips are longer by jitter, and the window is. */
+	late_us = ek_min(state->noise * 64u, 2 * swing_us) + swing_us;
+	carried = (ek_u64)ek_far_carried(state, 0) * (state->base_us + late_us) / ek_max(state->base_us, 1);
+	if (state->own > carried / 16 * 17)
 		return;
 	if (seen <= state->chance)
 		state->chance -= (state->chance - seen) >> shift;
-	else if (most_us <= state->depth_us / 2) {
+	else if (most_us <= state->depth_us / 2 || swing_us > target_us) {
 		/* As much is lost without a queue as with one: it had not overflowed. */
 		if (state->learnt < 3 && ek_far_is_beyond(state, seen))
 			state->depth_us = EK_FAR_NONE;
@@ -429,7 +437,9 @@ EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *s
 {
 	ek_u32 sent = delivered + lost, target_us = ek_far_target(tunables, state), part = ek_far_lost(lost, sent);
 	ek_u32 seen_us = state->least_us == EK_FAR_NONE ? 0 : state->least_us - state->base_us;
-	ek_u32 most_us = state->most_us > state->base_us ? state->most_us - state->base_us : 0;
+	/* What round trips swing by is no queue, unless that is short. */
+	ek_u32 swing_us = target_us < tunables->queue_least_us ? 0 : ek_min(state->swing * 64u, state->most_us);
+	ek_u32 most_us = state->most_us - swing_us > state->base_us ? state->most_us - swing_us - state->base_us : 0;
 	ek_u32 queue_us = ek_far_queue(tunables, state, seen_us, target_us);
 	ek_u64 exact = ((ek_u64)delivered << EK_FAR_RATE_SHIFT) / ek_max(span_us, state->base_us);
 	ek_u32 rate = exact < EK_FAR_NONE ? (ek_u32)exact : EK_FAR_NONE;
@@ -446,7 +456,7 @@ EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *s
 	if (state->calm < 3)
 		state->calm += 1;
 	if (queue_us < target_us && !overflow && !state->hold)
-		ek_far_learn(state, lost, sent, seen_us, most_us);
+		ek_far_learn(state, lost, sent, seen_us, most_us, swing_us, target_us);
 	if (!state->hold)
 		state->cycle_us = ek_min(state->cycle_us, queue_us);
 

@@ -201,7 +201,9 @@ fn unreachable() -> Result<(), Failed> {
 }
 
 fn devices() -> Result<(), Failed> {
-    let make = "ip link add wide mtu 1280 type veth peer name other; ip link set wide up; ip link set other up";
+    // The kernel says only some time later that they run.
+    let make = "ip link add wide mtu 1280 type veth peer name other; ip link set wide up; ip link set other up; \
+                for _ in $(seq 100); do [ \"$(ip -br link | grep -c ' UP ')\" = 2 ] && break; sleep 0.1; done";
     let found = json(&in_namespace(&format!("{make}; {EKIDEN} doctor --json --rtt 50ms || true"))?)?;
     let subjects = found["findings"].as_array().into_iter().flatten().filter_map(|finding| finding["subject"].as_str());
     let mtus: Vec<_> = subjects.filter(|subject| subject.starts_with("MTU of ")).collect();

@@ -215,6 +215,7 @@ fn every_simulation_in_the_documentation_runs() {
     for example in examples {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("island.toml"), &island.text).unwrap();
+        std::os::unix::fs::symlink(root().join("scenarios"), folder.path().join("scenarios")).unwrap();
         in_shell(&example, folder.path());
     }
 }

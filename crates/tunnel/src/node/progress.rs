@@ -21,14 +21,14 @@ pub struct Progress {
     looked: Instant,
     /// When nothing waited for an acknowledgement last, or one had come.
     moved: Instant,
-    /// When data has come last.
-    heard: Instant,
+    /// Data that has come since: when the first did, when the last, and how many bytes this end had sent again by the first.
+    heard: Option<(Instant, Instant, u64)>,
 }
 
 impl Progress {
     /// Of a connection that begins.
     pub fn new(now: Instant) -> Self {
-        Self { seen: TcpInfo::default(), looked: now, moved: now, heard: now }
+        Self { seen: TcpInfo::default(), looked: now, moved: now, heard: None }
     }
 
     /// The kernel says this of it.
@@ -43,10 +43,10 @@ impl Progress {
             _ => false,
         };
         if moves {
-            self.moved = now;
-        }
-        if info.data_segments_in != self.seen.data_segments_in {
-            self.heard = now;
+            (self.moved, self.heard) = (now, None);
+        } else if info.data_segments_in != self.seen.data_segments_in {
+            let (first, _, resent_bytes) = self.heard.unwrap_or((now, now, info.resent_bytes));
+            self.heard = Some((first, now, resent_bytes));
         }
         (self.seen, self.looked) = (info, now);
     }
@@ -57,9 +57,13 @@ impl Progress {
     }
 
     /// Whether the other end does not get what this one sends, although this one gets what it sends: the path drops all that is large, or
-    /// all that goes in this direction. The other end sees nothing but silence.
+    /// all that goes in this direction. The other end sees nothing but silence. Where a path was cut and is back, that end may be heard
+    /// before this one sends again: so it must have been heard for a while, and something sent again meanwhile.
     pub fn is_unheard(&self, now: Instant) -> bool {
-        now - self.moved >= UNHEARD && self.heard > self.moved + STALL
+        let in_vain = |(first, last, resent_bytes): (Instant, Instant, u64)| {
+            last - first >= STALL && self.seen.resent_bytes > resent_bytes
+        };
+        now - self.moved >= UNHEARD && self.heard.is_some_and(in_vain)
     }
 
     /// The smoothed round-trip time.
@@ -100,14 +104,22 @@ mod tests {
 
     #[test]
     fn an_end_is_unheard_if_it_hears_the_other_and_nothing_is_acknowledged() {
-        let heard = |look: u64| TcpInfo { data_segments_in: (look / 20) as u32, ..in_flight(0) };
-        for (info, after) in [(&heard as &dyn Fn(u64) -> TcpInfo, [false, true]), (&|_| in_flight(0), [false, false])] {
-            let mut now = Instant::now();
-            let mut progress = Progress::new(now);
-            stalls_after(&mut progress, &mut now, 9.5, info);
-            let early = progress.is_unheard(now);
-            stalls_after(&mut progress, &mut now, 1.0, info);
-            assert_eq!([early, progress.is_unheard(now)], after);
+        let sent_again = |look| TcpInfo { resent_bytes: look / 10 * 1_000, ..in_flight(0) };
+        let heard = |look: u64| TcpInfo { data_segments_in: (look / 20) as u32, ..sent_again(look) };
+        // The path was cut, and is back: the other end is heard.
+        let late = |look: u64| TcpInfo { data_segments_in: look.saturating_sub(85) as u32, ..sent_again(look) };
+        // It is heard, and this end has not sent again yet.
+        let waits = |look: u64| TcpInfo { data_segments_in: (look / 20) as u32, ..in_flight(0) };
+        let cases: [(&dyn Fn(u64) -> TcpInfo, _); 4] =
+            [(&heard, [false, true]), (&sent_again, [false; 2]), (&late, [false; 2]), (&waits, [false; 2])];
+        for (info, after) in cases {
+            let is_unheard_after = |seconds| {
+                let mut now = Instant::now();
+                let mut progress = Progress::new(now);
+                stalls_after(&mut progress, &mut now, seconds, info);
+                progress.is_unheard(now)
+            };
+            assert_eq!([9.5, 10.5].map(is_unheard_after), after);
         }
     }
 

@@ -210,9 +210,7 @@ fn every_simulation_in_the_documentation_runs() {
     let island = scenarios.iter().find(|example| example.text.contains("name = \"island\"")).unwrap();
     let file = std::fs::read_to_string(root().join("scenarios/island.toml")).unwrap();
     assert_eq!(file, island.text, "scenarios/island.toml is not what docs/guide/scenario.md shows");
-    let examples = marked("sh simulate");
-    assert!(!examples.is_empty());
-    for example in examples {
+    for example in marked("sh simulate") {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("island.toml"), &island.text).unwrap();
         std::os::unix::fs::symlink(root().join("scenarios"), folder.path().join("scenarios")).unwrap();

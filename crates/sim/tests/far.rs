@@ -134,6 +134,16 @@ fn two_of_it_share_and_reno_keeps_a_part() {
     assert!(reno > 25.0 && far > 25.0 && reno + far > 85.0, "Reno {reno} and {far}");
 }
 
+/// Jitter leaves others no less than a tenth. Two Reno connections would share it evenly.
+#[test]
+fn others_keep_a_part_on_a_path_with_jitter() {
+    let line = "rate = \"100Mbit/s\"\ndelay = \"40ms\"\nqueue = \"500KB\"\njitter = \"20ms\"";
+    for (controls, other) in [(["ekiden_far", "cubic"], 1), (["cubic", "ekiden_far"], 0), (["reno", "ekiden_far"], 0)] {
+        let got = mbit(&run(&controls, line, 90, 4).0);
+        assert!(got[other] > 10.0 && got.iter().sum::<f64>() > 75.0, "{controls:?}: {got:?}");
+    }
+}
+
 /// It finds the rate again: after a fall to a tenth, after an outage with a timeout, behind a policer.
 #[test]
 fn it_follows_a_path_that_changes() {

@@ -9,7 +9,8 @@
  *   rounds in a row; or so many more that a policer must have dropped them. What is lost by chance is learnt only while the window
  *   is no more than what the path carries, and not in the rounds after a decrease: losses that fall with the window are congestion.
  * - Whatever the losses are taken for, the window is bounded by what the path has delivered (ek_far_proven).
- * - Jitter is what a queue seems to be where there is none. It may hide a queue no longer than round trips swing in a round.
+ * - Jitter is what a queue seems to be where there is none: a third of the target at most. Where round trips swing by more than the
+ *   target, a queue counts after three rounds.
  * - A queue that does not fall when less is sent is none: the path has become longer, and its least round trip is learnt anew.
  * - A queue that does not empty after two decreases is filled by others. From then on the window is at least what a Reno flow
  *   would have: it grows by a segment a round, and halves where the queue overflows. */
@@ -275,11 +276,10 @@ EK_FN void ek_far_learn(struct ek_far *state, ek_u32 lost, ek_u32 sent, ek_u32 s
 		state->learnt += 1;
 }
 
-/* The queue of a round, without what jitter makes of it: at most a third of the target, or twice as much as round
- * trips swing. */
+/* The queue of a round, without what jitter makes of it: at most a third of the target. */
 EK_FN ek_u32 ek_far_queue(const struct ek_far_tunables *tunables, const struct ek_far *state, ek_u32 seen_us, ek_u32 target_us)
 {
-	ek_u32 noise_us = ek_min(state->noise * 64u, ek_max(target_us / 3, state->swing * 128u));
+	ek_u32 noise_us = ek_min(state->noise * 64u, target_us / 3);
 
 	/* No short queue is taken for noise. */
 	if (target_us < tunables->queue_least_us)
@@ -335,7 +335,7 @@ EK_FN void ek_far_decrease(const struct ek_far_tunables *tunables, struct ek_far
 	else if (state->forced < 3)
 		state->forced += 1;
 	if (overflow) {
-		state->depth_us = ek_max(state->most_us - state->base_us, 1000);
+		state->depth_us = state->most_us > state->base_us + 1000 ? state->most_us - state->base_us : 1000;
 		state->fair = ek_far_bounded(state->window / 2);
 		state->flags &= ~EK_FAR_SEEKS;
 		state->hold = 3;
@@ -436,7 +436,7 @@ EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *s
 			ek_u32 lost)
 {
 	ek_u32 sent = delivered + lost, target_us = ek_far_target(tunables, state), part = ek_far_lost(lost, sent);
-	ek_u32 seen_us = state->least_us == EK_FAR_NONE ? 0 : state->least_us - state->base_us;
+	ek_u32 seen_us = state->least_us == EK_FAR_NONE || state->least_us < state->base_us ? 0 : state->least_us - state->base_us;
 	/* What round trips swing by is no queue, unless that is short. */
 	ek_u32 swing_us = target_us < tunables->queue_least_us ? 0 : ek_min(state->swing * 64u, state->most_us);
 	ek_u32 most_us = state->most_us - swing_us > state->base_us ? state->most_us - swing_us - state->base_us : 0;

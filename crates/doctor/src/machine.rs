@@ -33,6 +33,9 @@ const CAPABILITIES: &[(u8, &str, &str)] = &[
 /// Those that bringing a congestion control in takes: CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF.
 const TO_BRING_IN: [u8; 4] = [12, 21, 38, 39];
 
+/// The first kernel that takes them (docs/guide/congestion.md).
+const KERNEL: (u32, u32) = (6, 4);
+
 /// Looks at the machine.
 pub fn machine() -> Vec<Finding> {
     let mut findings =
@@ -74,11 +77,19 @@ fn for_lossy_legs(available: &str, may_bring_in: bool) -> Finding {
     Finding::new(SUBJECT, found, Verdict::Good)
 }
 
-/// Whether this process can bring ekiden's congestion controls into the kernel.
+/// Whether this process can bring ekiden's congestion controls into the kernel: one that has them, from the first user namespace.
 fn may_bring_in() -> bool {
-    let held = effective(&kernel_text("/proc/self/status").unwrap_or_default());
+    let text = |path| kernel_text(path).unwrap_or_default();
+    let held = effective(&text("/proc/self/status"));
     let needed = TO_BRING_IN.iter().fold(0, |all, number| all | 1 << number);
-    held & needed == needed && has_types()
+    let is_first = text("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]);
+    held & needed == needed && is_first && has_types() && release(&text("/proc/sys/kernel/osrelease")) >= Some(KERNEL)
+}
+
+/// The first two numbers of a kernel's release.
+fn release(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.trim().split(['.', '-']);
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 fn has_types() -> bool {
@@ -179,6 +190,7 @@ mod tests {
     fn what_a_leg_that_loses_packets_can_have_is_said() {
         let found = |available, may| for_lossy_legs(available, may).found;
         assert_eq!(found("reno cubic", true), "ekiden_far");
+        assert_eq!(["6.1.0-31-amd64\n", "6.18.5", "x"].map(release), [Some((6, 1)), Some((6, 18)), None]);
         assert_eq!(found("reno cubic ekiden_far", false), "ekiden_far");
         assert!(found("reno cubic bbr", true).starts_with("ekiden_far, or bbr"));
         assert!(found("reno bbr", false).starts_with("bbr"));

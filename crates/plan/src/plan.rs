@@ -49,6 +49,7 @@ impl Plan {
         let chosen = choice::best(forecast.goodput_bit_s.value, &remedies);
         notes.extend(unseen_loss(path, &forecast, chosen.map(|number| &remedies[number]), &mut forecaster));
         notes.extend(chosen.and_then(|number| of_neighbours(&remedies[number])));
+        notes.extend(chosen.and_then(|number| of_kernels(&remedies[number])));
         let larger_windows = larger_windows(path, &hop, &forecast, &mut forecaster);
         let mut plan = Self {
             path: path.name.clone(),
@@ -117,6 +118,14 @@ fn remedy(path: &Path, chain: &Candidate, direct: &Forecast, forecaster: &mut Fo
     let ratio = |rate: f64, of: f64| if of > 0.0 { rate / of } else { 0.0 };
     let gain = Estimate::between(ratio(to.low, of.high), ratio(to.value, of.value), ratio(to.high, of.low));
     Remedy { name: chain.name.clone(), nodes, legs, forecast, gain }
+}
+
+/// What a remedy wants of the hosts of its proxies, if it does.
+fn of_kernels(remedy: &Remedy) -> Option<String> {
+    remedy.legs.iter().any(|leg| !leg.host_sends && leg.congestion == Sender::Far).then(|| {
+        "ekiden_far wants Linux 6.4 and root on the host that sends (`ekiden doctor` there); elsewhere that leg falls back to reno, and carries far less."
+            .into()
+    })
 }
 
 /// What a remedy costs others on the path, if it does.

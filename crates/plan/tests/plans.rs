@@ -80,6 +80,7 @@ fn random_loss_wants_ekiden_far_and_it_is_said_that_its_place_is_not_known() {
     assert_eq!(controls, ["cubic", "ekiden_far", "cubic"]);
     // Close to the line, wherever the loss is.
     assert!(remedy.forecast.goodput_bit_s.low > 0.7 * 50e6, "{remedy:?}");
+    assert!(plan.notes.iter().any(|note| note.starts_with("ekiden_far wants Linux 6.4")));
     assert!(!plan.notes.iter().any(|note| note.starts_with("bbr does not heed losses")));
     assert!(plan.notes.iter().any(|note| note.contains("On which leg packets are lost is not known")));
     assert!(!plan.verdict.is_empty());

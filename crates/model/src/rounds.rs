@@ -13,9 +13,11 @@ use crate::line::HEADERS;
 
 mod bbr;
 mod far;
+mod random;
 
 use bbr::Bbr;
 use far::Far;
+use random::Random;
 
 /// Round trips that are computed; what comes after them goes on at the rate of their second half.
 const ROUNDS_MOST: u64 = 8_000;
@@ -164,6 +166,7 @@ struct Flow {
     control: Box<dyn CongestionControl + Send>,
     /// In the place of `control`.
     bbr: Option<Bbr>,
+    /// If `control` is `ekiden_far`.
     far: Option<Far>,
     window: Window,
     /// Segments that were lost and are to be sent again.
@@ -206,7 +209,7 @@ impl Run {
         let flow = |random: &mut Random| Flow {
             control: linux_control(senders.control.name(), &tunables).expect("each of Sender's names is one"),
             bbr: (senders.control == Sender::Bbr).then(Bbr::new),
-            far: (senders.control == Sender::Far).then(|| Far::new(&tunables, segment)),
+            far: (senders.control == Sender::Far).then(|| Far::new(segment)),
             window: Window { cwnd: INITIAL_WINDOW, clamp: WINDOW_MOST, ..Window::default() },
             missing: 0.0,
             until_loss: random.until(path.loss),
@@ -391,7 +394,8 @@ impl Run {
             return;
         }
         if let Some(far) = &mut flow.far {
-            flow.window.cwnd = far.next(self.now, rtt + queue.min(self.buffer / self.rate), (n, lost, took));
+            let rtt = rtt + queue.min(self.buffer / self.rate);
+            far.heard((&mut *flow.control, &mut flow.window), (self.now, rtt), (n, lost, took));
             if lost >= n {
                 flow.wakes = now + RTO_LEAST.max(rtt);
             }
@@ -471,28 +475,6 @@ fn micros(seconds: f64) -> u32 {
 impl Flow {
     fn is_in_slow_start(&self) -> bool {
         self.window.cwnd < self.window.ssthresh && self.missing == 0.0 && self.bbr.is_none() && self.far.is_none()
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood, 2014).
-struct Random(u64);
-
-impl Random {
-    /// From 0 to 1, without 0.
-    fn part(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((mixed ^ (mixed >> 31)) >> 11) as f64 + 1.0) / 9_007_199_254_740_993.0
-    }
-
-    /// Segments up to and with the next that is lost, if a part of `loss` is.
-    fn until(&mut self, loss: f64) -> f64 {
-        if loss <= 0.0 {
-            return f64::INFINITY;
-        }
-        (self.part().ln() / (1.0 - loss.min(0.999)).ln()).ceil().max(1.0)
     }
 }
 

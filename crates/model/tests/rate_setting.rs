@@ -65,15 +65,15 @@ fn off(control: Sender) -> Vec<f64> {
     off
 }
 
-/// The aim for a plan is 15 % on a path, of which this one has 12.
+/// The aim for a plan is 15 % on a path. docs/guide/models.md says how near the models are.
 #[test]
 fn the_model_of_bbr_and_the_simulator_agree_on_random_paths_with_loss() {
     let off = off(Sender::Bbr);
-    assert!(off[10] < 0.02 && off[19] < 0.12, "{off:?}");
+    assert!(off[10] < 0.02 && off[19] < 0.09, "{off:?}");
 }
 
 #[test]
 fn the_model_of_ekiden_far_and_the_simulator_agree_on_random_paths_with_loss() {
     let off = off(Sender::Far);
-    assert!(off[10] < 0.02 && off[19] < 0.08, "{off:?}");
+    assert!(off[10] < 0.02 && off[19] < 0.04, "{off:?}");
 }

@@ -1,35 +1,34 @@
-//! `ekiden_far`, the code of the kernel, a round trip at a time: it paces, so no train waits in the queue.
+//! What `ekiden_far` hears of a round trip. It paces, so no train waits in the queue.
 
-use std::sync::Arc;
-
-use ekiden_congestion::{Algorithm, Before, CongestionControl, Native, RateSample, Tunables, Window};
+use ekiden_congestion::{Before, CongestionControl, RateSample, Window};
 
 /// Acknowledgements per round trip of which it hears.
 const ACKS: u64 = 16;
 
+/// The last sample.
 #[derive(Debug)]
-pub struct Far {
-    control: Native,
-    window: Window,
-    sample: RateSample,
-}
+pub struct Far(RateSample);
 
 impl Far {
-    pub fn new(tunables: &Arc<Tunables>, mss: u32) -> Self {
-        let control = Native::new(Algorithm::Far, tunables.clone());
-        Self { control, window: Window::default(), sample: RateSample { mss, ..RateSample::default() } }
+    pub fn new(mss: u32) -> Self {
+        Self(RateSample { mss, ..RateSample::default() })
     }
 
-    /// The window of the next round trip, in segments, after `lost` of `sent` did not arrive in `took` seconds from `began` on.
-    pub fn next(&mut self, began: f64, rtt: f64, (sent, lost, took): (f64, f64, f64)) -> u32 {
+    /// Of `sent` segments `lost` did not arrive in `took` seconds from `began` on. The control sets the window of the next round trip.
+    pub fn heard(
+        &mut self,
+        (control, window): (&mut dyn CongestionControl, &mut Window),
+        (began, rtt): (f64, f64),
+        (sent, lost, took): (f64, f64, f64),
+    ) {
         let (arrived, lost) = ((sent - lost).round() as u64, lost.round() as u64);
-        let Self { control, window, sample } = self;
+        let sample = &mut self.0;
         let before = sample.delivered;
         sample.lost += lost;
         if arrived == 0 {
             control.on_timeout();
             window.cwnd = 1;
-            return window.cwnd;
+            return;
         }
         let acks = arrived.min(ACKS);
         for ack in 1..=acks {
@@ -46,6 +45,5 @@ impl Far {
                 Some(Before { delivered: reported, interval_us: (took * 1e6) as u64, is_app_limited: false });
             control.on_sample(window, sample);
         }
-        window.cwnd
     }
 }

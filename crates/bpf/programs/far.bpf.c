@@ -8,6 +8,50 @@ extern int LINUX_KERNEL_VERSION __kconfig;
 
 #define CONTROL_HAS_FLAGS (6 << 16 | 10 << 8)
 
+/* What this host knows of its paths. Those that were not used for longest give way. */
+struct path_key {
+	u64 namespace;
+	u32 local[4], remote[4];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct path_key);
+	__type(value, struct ek_path);
+} ekiden_paths SEC(".maps");
+
+INLINE struct path_key path_key(struct sock *sk)
+{
+	struct path_key key = { .namespace = sk->__sk_common.skc_net.net->net_cookie };
+
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		key.local[0] = sk->__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[0];
+		key.local[1] = sk->__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[1];
+		key.local[2] = sk->__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[2];
+		key.local[3] = sk->__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[3];
+		key.remote[0] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[0];
+		key.remote[1] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[1];
+		key.remote[2] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[2];
+		key.remote[3] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[3];
+	} else {
+		key.local[0] = sk->__sk_common.skc_rcv_saddr;
+		key.remote[0] = sk->__sk_common.skc_daddr;
+	}
+	return key;
+}
+
+/* Begins with what is known of the path. */
+INLINE void resume(struct sock *sk)
+{
+	const struct ek_tunables *parameters = tunables();
+	struct path_key key = path_key(sk);
+	struct ek_path *path = bpf_map_lookup_elem(&ekiden_paths, &key);
+
+	if (path && parameters)
+		ek_far_resume(&parameters->far, &connection(sk)->state.far, path, tcp_sk(sk)->tcp_mstamp);
+}
+
 /* The last argument of cong_control. Written in assembly, so that the compiler does not compute its place: the verifier wants it to be
  * a constant. */
 INLINE const struct rate_sample *control_sample(u64 *context)
@@ -33,6 +77,7 @@ INLINE void pace(struct sock *sk)
 SEC("struct_ops") void BPF_PROG(far_init, struct sock *sk)
 {
 	on_init(sk, EK_FAR);
+	resume(sk);
 	/* Where fq paces already, it goes on. */
 	if (sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
@@ -49,6 +94,7 @@ SEC("struct_ops") void far_acked(u64 *context)
 	const struct ek_tunables *parameters = tunables();
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct ek_window before = window(tp);
+	struct ek_path path;
 	struct ek_sample sample = {
 		.now_us = tp->tcp_mstamp,
 		.delivered = tp->delivered,
@@ -68,7 +114,28 @@ SEC("struct_ops") void far_acked(u64 *context)
 		return;
 	tp->snd_cwnd = ek_min(ek_far_sample(&parameters->far, &connection(sk)->state.far, &sample), tp->snd_cwnd_clamp);
 	pace(sk);
+	if (ek_far_learnt(&connection(sk)->state.far, tp->tcp_mstamp, &path)) {
+		struct path_key key = path_key(sk);
+
+		bpf_map_update_elem(&ekiden_paths, &key, &path, BPF_ANY);
+	}
 	tell(sk, EK_FAR, EK_EVENT_ACKED, rate->acked_sacked, &before);
+}
+
+/* Something is sent with nothing in flight. The last round trip ended when the next was due. Linux 7.1 tells of it by a call of its own,
+ * which is not made here: there a pause means nothing. */
+SEC("struct_ops") void BPF_PROG(far_event, struct sock *sk, u32 event)
+{
+	struct ek_window before = window(tcp_sk(sk));
+	u64 due = connection(sk)->round_end_us, now = tcp_sk(sk)->tcp_mstamp;
+
+	if (event != CA_EVENT_TX_START || !due)
+		return;
+	if (due > 1 && now > due) {
+		ek_idle(EK_FAR, &connection(sk)->state, now - due);
+		tell(sk, EK_FAR, EK_EVENT_IDLE, 0, &before);
+	}
+	resume(sk);
 }
 
 SEC("struct_ops") u32 BPF_PROG(far_loss, struct sock *sk) { return on_ssthresh(sk, EK_FAR); }
@@ -86,7 +153,15 @@ SEC("struct_ops") u32 BPF_PROG(far_undo, struct sock *sk)
 	return cwnd;
 }
 
-SEC("struct_ops") void BPF_PROG(far_end, struct sock *sk) { on_release(sk, EK_FAR); }
+SEC("struct_ops") void BPF_PROG(far_end, struct sock *sk)
+{
+	struct path_key key = path_key(sk);
+	struct ek_path *path = bpf_map_lookup_elem(&ekiden_paths, &key);
+
+	if (path)
+		ek_far_end(&connection(sk)->state.far, path);
+	on_release(sk, EK_FAR);
+}
 
 SEC(".struct_ops.link") struct tcp_congestion_ops far = {
 	.init = (void *)far_init,
@@ -94,6 +169,7 @@ SEC(".struct_ops.link") struct tcp_congestion_ops far = {
 	.cong_control = (void *)far_acked,
 	.ssthresh = (void *)far_loss,
 	.set_state = (void *)far_state,
+	.cwnd_event = (void *)far_event,
 	.undo_cwnd = (void *)far_undo,
 	.release = (void *)far_end,
 	.flags = TCP_CONG_NON_RESTRICTED,

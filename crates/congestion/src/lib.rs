@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 pub use cubic::{Cubic, CubicSettings};
 pub use linux::{LinuxBbr, LinuxBic, LinuxCubic};
-pub use native::{Native, hstcp_decrease, hstcp_increase, trend};
+pub use native::{KnownPath, Native, PathMemory, hstcp_decrease, hstcp_increase, trend};
 pub use response::{ResponseFunction, ResponseRow};
 pub use sample::{Before, RateSample, Repair};
 pub use tunables::{CongestionParameters, LAYOUT, MOST_SAMPLES, PARAMETERS, Parameter, ParameterError, Tunables};
@@ -135,11 +135,18 @@ pub trait CongestionControl {
     /// The retransmission timer ran out, after [`CongestionControl::on_loss`].
     fn on_timeout(&mut self);
 
-    /// Something is sent after nothing was for longer than the retransmission timeout. Returns whether the algorithm changed
-    /// its mode.
-    fn on_idle(&mut self) -> bool {
+    /// Something is sent after nothing was for `idle_us`, which is longer than the retransmission timeout. Returns whether the
+    /// algorithm changed its mode.
+    fn on_idle(&mut self, _idle_us: u64) -> bool {
         false
     }
+
+    /// What is known of the path, before anything is sent. A control that uses it begins there, and keeps it up to date (Careful
+    /// Resume, RFC 9959).
+    fn remember(&mut self, _path: &PathMemory) {}
+
+    /// The connection has ended: what it used of the path is free.
+    fn on_end(&mut self) {}
 
     /// Whether it sets the window at every acknowledgement by [`CongestionControl::on_sample`], during recovery too, and nothing else
     /// does but a timeout (Linux: `cong_control`).

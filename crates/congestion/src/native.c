@@ -26,7 +26,22 @@ void ekiden_timeout(ek_u32 algorithm, union ek_state *state) { ek_timeout(algori
 
 int ekiden_undo(ek_u32 algorithm, union ek_state *state) { return ek_undo(algorithm, state); }
 
-int ekiden_idle(ek_u32 algorithm, union ek_state *state) { return ek_idle(algorithm, state); }
+int ekiden_idle(ek_u32 algorithm, union ek_state *state, ek_u64 idle_us) { return ek_idle(algorithm, state, idle_us); }
+
+/* Of EK_FAR. */
+void ekiden_resume(const struct ek_tunables *tunables, union ek_state *state, const struct ek_path *path, ek_u64 now_us)
+{
+	ek_far_resume(&tunables->far, &state->far, path, now_us);
+}
+
+/* Of EK_FAR: whether there is something to remember of the path. */
+int ekiden_learnt(union ek_state *state, ek_u64 now_us, struct ek_path *path)
+{
+	return ek_far_learnt(&state->far, now_us, path);
+}
+
+/* Of EK_FAR. */
+void ekiden_end(const union ek_state *state, struct ek_path *path) { ek_far_end(&state->far, path); }
 
 /* Of EK_FAR: the window, in segments. */
 ek_u32 ekiden_sample(const struct ek_tunables *tunables, union ek_state *state, const struct ek_sample *sample)
@@ -79,4 +94,5 @@ ek_u32 ekiden_trend(const struct ek_tunables *tunables, const ek_u32 *departures
 ek_u64 ekiden_tunables_size(void) { return sizeof(struct ek_tunables); }
 ek_u64 ekiden_state_size(void) { return sizeof(union ek_state); }
 ek_u64 ekiden_sample_size(void) { return sizeof(struct ek_sample); }
+ek_u64 ekiden_path_size(void) { return sizeof(struct ek_path); }
 ek_u64 ekiden_hystart_size(void) { return sizeof(struct ek_hystart); }

@@ -1,7 +1,7 @@
 //! The native build of the headers.
 #![allow(unsafe_code)] // Only the declarations: every function takes references to structures of the same layout.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::tunables::{MOST_SAMPLES, SlowStartTunables};
 use crate::{Algorithm, CongestionControl, RateSample, Tunables, Window};
@@ -69,7 +69,10 @@ unsafe extern "C" {
     safe fn ekiden_ssthresh(algorithm: u32, tunables: &Tunables, state: &mut State, cwnd: u32) -> u32;
     safe fn ekiden_timeout(algorithm: u32, state: &mut State);
     safe fn ekiden_undo(algorithm: u32, state: &mut State) -> i32;
-    safe fn ekiden_idle(algorithm: u32, state: &mut State) -> i32;
+    safe fn ekiden_idle(algorithm: u32, state: &mut State, idle_us: u64) -> i32;
+    safe fn ekiden_resume(tunables: &Tunables, state: &mut State, path: &KnownPath, now_us: u64);
+    safe fn ekiden_end(state: &State, path: &mut KnownPath);
+    safe fn ekiden_learnt(state: &mut State, now_us: u64, path: &mut KnownPath) -> i32;
     safe fn ekiden_sample(tunables: &Tunables, state: &mut State, sample: &Sample) -> u32;
     safe fn ekiden_pace(state: &State, srtt_us: u32, mss: u32) -> u64;
     safe fn ekiden_hystart_init(state: &mut HyStartState);
@@ -97,7 +100,28 @@ unsafe extern "C" {
     #[cfg(test)]
     safe fn ekiden_sample_size() -> u64;
     #[cfg(test)]
+    safe fn ekiden_path_size() -> u64;
+    #[cfg(test)]
     safe fn ekiden_hystart_size() -> u64;
+}
+
+/// What is known of a path (`struct ek_path`). The default: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct KnownPath {
+    /// What it carried in a round trip, in 64ths of a segment.
+    window: u32,
+    base_us: u32,
+    chance: u32,
+    at_ms: u32,
+    is_free: u32,
+}
+
+/// What a host knows of the path to another, in this direction: the connections between them share it.
+pub type PathMemory = Arc<Mutex<KnownPath>>;
+
+fn known(path: &PathMemory) -> MutexGuard<'_, KnownPath> {
+    path.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One connection's congestion control.
@@ -108,6 +132,10 @@ pub struct Native {
     state: State,
     /// The rate that it sets, in segments per second.
     rate: Option<f64>,
+    /// What is known of its path, of [`Algorithm::Far`] only.
+    path: Option<PathMemory>,
+    /// At the next sample it looks there.
+    resumes: bool,
 }
 
 impl Native {
@@ -115,7 +143,7 @@ impl Native {
     pub fn new(algorithm: Algorithm, tunables: Arc<Tunables>) -> Self {
         let mut state = State([0; STATE_WORDS]);
         ekiden_init(algorithm as u32, &mut state);
-        Self { algorithm, tunables, state, rate: None }
+        Self { algorithm, tunables, state, rate: None, path: None, resumes: true }
     }
 
     /// Whether it grows and shrinks as Reno at present. Only gentle HSTCP changes.
@@ -151,8 +179,19 @@ impl CongestionControl for Native {
         ekiden_timeout(self.algorithm as u32, &mut self.state);
     }
 
-    fn on_idle(&mut self) -> bool {
-        ekiden_idle(self.algorithm as u32, &mut self.state) != 0
+    fn on_idle(&mut self, idle_us: u64) -> bool {
+        self.resumes = true;
+        ekiden_idle(self.algorithm as u32, &mut self.state, idle_us) != 0
+    }
+
+    fn remember(&mut self, path: &PathMemory) {
+        self.path = Some(Arc::clone(path));
+    }
+
+    fn on_end(&mut self) {
+        if let Some(path) = self.path.take() {
+            ekiden_end(&self.state, &mut known(&path));
+        }
     }
 
     fn sets_rate(&self) -> bool {
@@ -160,9 +199,20 @@ impl CongestionControl for Native {
     }
 
     fn on_sample(&mut self, window: &mut Window, sample: &RateSample) {
+        if let Some(path) = &self.path
+            && std::mem::take(&mut self.resumes)
+        {
+            ekiden_resume(&self.tunables, &mut self.state, &known(path), sample.now_us);
+        }
         window.cwnd = ekiden_sample(&self.tunables, &mut self.state, &sample.into()).min(window.clamp);
         let bytes = ekiden_pace(&self.state, sample.srtt_us, sample.mss);
         self.rate = Some(bytes as f64 / f64::from(sample.mss.max(1)));
+        let mut learnt = KnownPath::default();
+        if let Some(path) = &self.path
+            && ekiden_learnt(&mut self.state, sample.now_us, &mut learnt) != 0
+        {
+            *known(path) = learnt;
+        }
     }
 
     fn pacing_rate(&self) -> Option<f64> {
@@ -234,6 +284,7 @@ mod tests {
         assert_eq!(ekiden_tunables_size(), size_of::<Tunables>() as u64);
         assert!(ekiden_state_size() <= size_of::<State>() as u64);
         assert_eq!(ekiden_sample_size(), size_of::<Sample>() as u64);
+        assert_eq!(ekiden_path_size(), size_of::<KnownPath>() as u64);
         assert_eq!(ekiden_hystart_size(), size_of::<HyStartState>() as u64);
     }
 }

@@ -12,7 +12,7 @@ const ROWS: usize = 128;
 /// The most samples in one of gentle HSTCP's tests (`EK_TREND_MOST`).
 pub const MOST_SAMPLES: usize = 1024;
 /// The layout of [`Tunables`] (`EK_TUNABLES_LAYOUT`).
-pub const LAYOUT: u32 = 3;
+pub const LAYOUT: u32 = 4;
 /// The whole window, in the unit of its parts (`EK_ONE`).
 const ONE: f64 = 65_536.0;
 /// 1 in units of r² (`EK_TREND_ONE`).
@@ -94,9 +94,10 @@ const SLOW_START_HYSTART: usize = 17;
 const FAR_QUEUE: usize = 18;
 const FAR_QUEUE_LEAST: usize = 19;
 const FAR_STEP_MOST: usize = 20;
+const FAR_REMEMBER: usize = 21;
 
 /// All parameters. docs/guide/congestion.md argues for the defaults.
-pub const PARAMETERS: [Parameter; 21] = [
+pub const PARAMETERS: [Parameter; 22] = [
     count("hstcp.low_window", 38.0, 2.0, 1e6, "Reno up to this window, in segments (RFC 3649: Low_Window)"),
     count("hstcp.high_window", 83_000.0, 4.0, 1e6, "the window held at high_p, in segments (RFC 3649: High_Window)"),
     number("hstcp.high_p", 1e-7, 1e-12, 1e-3, "loss rate at high_window (RFC 3649: High_P)"),
@@ -130,6 +131,13 @@ pub const PARAMETERS: [Parameter; 21] = [
     number("far.queue", 0.2, 0.01, 2.0, "the queue up to which the window grows, in parts of the least round trip"),
     number("far.queue_least", 5.0, 0.1, 1000.0, "and at least so long, in ms"),
     number("far.step_most", 0.06, 0.001, 0.5, "the most that the window grows per round trip, in parts of it"),
+    count(
+        "far.remember",
+        600.0,
+        0.0,
+        86_400.0,
+        "for so long, in s, new connections begin with what a path carried; 0: never",
+    ),
 ];
 
 /// The parameters by name, each within its range. Starts with the defaults.
@@ -327,8 +335,7 @@ pub struct Tunables {
     far_queue: u32,
     far_queue_least_us: u32,
     far_step_most: u32,
-    /// The C structure ends at a multiple of eight bytes.
-    unused: u32,
+    far_remember_s: u32,
 }
 
 impl Tunables {
@@ -387,7 +394,7 @@ impl Tunables {
             far_queue: part(value[FAR_QUEUE]),
             far_queue_least_us: (value[FAR_QUEUE_LEAST] * 1000.0).round() as u32,
             far_step_most: part(value[FAR_STEP_MOST]),
-            unused: 0,
+            far_remember_s: value[FAR_REMEMBER] as u32,
         })
     }
 

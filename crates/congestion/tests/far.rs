@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ekiden_congestion::{Algorithm, Before, CongestionControl, Native, RateSample, Tunables, Window};
+use ekiden_congestion::{Algorithm, Before, CongestionControl, Native, PathMemory, RateSample, Tunables, Window};
 use proptest::prelude::*;
 
 /// The margin of far.h, and a segment that rounding takes.
@@ -16,19 +16,54 @@ struct Path {
     base_us: u64,
     /// The most that a round trip has carried at the highest rate, in segments: what is delivered in any round is no more.
     carried: u64,
+    memory: PathMemory,
 }
 
 impl Path {
     fn new() -> Self {
-        let control = Native::new(Algorithm::Far, Arc::new(Tunables::default()));
-        let sample = RateSample { now_us: 1_000_000, mss: 1448, ..RateSample::default() };
-        let mut path = Self { control, window: Window::default(), sample, base_us: u64::from(u32::MAX), carried: 0 };
+        let mut path = Self::untried();
         path.round(1, 0, 1_000, false);
         path
     }
 
+    fn untried() -> Self {
+        let control = Native::new(Algorithm::Far, Arc::new(Tunables::default()));
+        let sample = RateSample { now_us: 1_000_000, mss: 1448, ..RateSample::default() };
+        let (base_us, memory) = (u64::from(u32::MAX), PathMemory::default());
+        let mut path = Self { control, window: Window::default(), sample, base_us, carried: 0, memory };
+        path.control.remember(&path.memory);
+        path
+    }
+
+    /// The connection ends, and another one begins after so long.
+    fn again(&mut self, after_us: u64) {
+        self.control.on_end();
+        self.control = Native::new(Algorithm::Far, Arc::new(Tunables::default()));
+        self.control.remember(&self.memory);
+        self.window = Window::default();
+        self.sample = RateSample { now_us: self.sample.now_us + after_us, mss: 1448, ..RateSample::default() };
+    }
+
+    /// The first ten segments of a connection arrive as fast as the path of [`Path::fills`] carries them.
+    fn first_ten(&mut self) {
+        self.train(10, 0, (80_000, 2_000), false);
+    }
+
+    /// Rounds of 80 ms over a path that carries 400 segments in each.
+    fn fills(&mut self, rounds: u32) {
+        for _ in 0..rounds {
+            let sent = self.window.cwnd.max(4);
+            self.round(sent.min(400), sent.saturating_sub(400), 80_000, false);
+        }
+    }
+
     /// A round in which so many segments arrive one by one; the losses are found with the first.
     fn round(&mut self, delivered: u32, lost: u32, rtt_us: u32, is_app_limited: bool) {
+        self.train(delivered, lost, (rtt_us, rtt_us), is_app_limited);
+    }
+
+    /// The same, where they arrive within `span_us` after a round trip.
+    fn train(&mut self, delivered: u32, lost: u32, (rtt_us, span_us): (u32, u32), is_app_limited: bool) {
         let began = self.sample.delivered;
         let now_us = self.sample.now_us;
         self.base_us = self.base_us.min(u64::from(rtt_us));
@@ -36,7 +71,8 @@ impl Path {
         self.sample.lost += u64::from(lost);
         for at in 1..=delivered {
             let before = if at == delivered { began } else { began.saturating_sub(1) };
-            self.sample.now_us = now_us + u64::from(rtt_us) * u64::from(at) / u64::from(delivered);
+            let late_us = u64::from(span_us) * u64::from(at) / u64::from(delivered);
+            self.sample.now_us = now_us + u64::from(rtt_us - span_us) + late_us;
             self.sample.delivered += 1;
             self.sample.delivered_now = 1;
             self.sample.was_in_flight = self.window.cwnd;
@@ -62,6 +98,8 @@ proptest! {
             match event {
                 0 => path.control.on_timeout(),
                 1 => { path.control.undo(); }
+                2 => path.again(1_000_000),
+                3 => { path.control.on_idle(31_000_000); }
                 _ => {}
             }
         }
@@ -98,4 +136,58 @@ fn a_timeouts_own_losses_do_not_end_the_startup() {
         path.round(sent.min(200), 0, 80_000, false);
     }
     assert!(path.window.cwnd > 40, "{}", path.window.cwnd);
+}
+
+/// A connection begins with ten segments, and with half of what the path carried when these have arrived: a new one, and one that has
+/// paused for long.
+#[test]
+fn what_a_path_carried_is_where_the_next_connection_begins() {
+    let known = || {
+        let mut path = Path::untried();
+        path.fills(100);
+        path
+    };
+    let begins = |path: &mut Path| {
+        path.first_ten();
+        path.window.cwnd
+    };
+    let mut path = known();
+    path.again(1_000_000);
+    assert!((150..=220).contains(&begins(&mut path)), "{}", path.window.cwnd);
+
+    let mut path = known();
+    path.control.on_idle(31_000_000);
+    path.sample.now_us += 31_000_000;
+    assert!((150..=220).contains(&begins(&mut path)), "after a pause: {}", path.window.cwnd);
+
+    // After ten minutes it is an unknown path, and so is one whose first segments are lost, or come later.
+    let mut path = known();
+    path.again(601_000_000);
+    assert!(begins(&mut path) <= 20, "{}", path.window.cwnd);
+    for (lost, rtt_us, most) in [(0, 80_000, 220), (2, 80_000, 20), (0, 120_000, 20), (0, 30_000, 20)] {
+        let mut path = known();
+        path.again(1_000_000);
+        path.train(3, 0, (rtt_us, 600), false);
+        // The rest of the same train.
+        path.sample.now_us -= u64::from(rtt_us - 1_400);
+        path.train(7, lost, (rtt_us, 1_400), false);
+        assert!((most / 2..=most).contains(&path.window.cwnd), "{lost} lost, {rtt_us} us: {}", path.window.cwnd);
+    }
+}
+
+/// What was sent after the jump is lost: the window falls to what has arrived, and the next connection begins as on an unknown path.
+#[test]
+fn a_path_that_does_not_carry_it_any_more_is_forgotten() {
+    let mut path = Path::untried();
+    path.fills(100);
+    path.again(1_000_000);
+    path.first_ten();
+    let jump = path.window.cwnd;
+    assert!(jump >= 150, "{jump}");
+    path.round(4, 0, 80_000, false);
+    path.round(40, jump - 40, 80_000, false);
+    assert!(path.window.cwnd <= 60, "{}", path.window.cwnd);
+    path.again(1_000_000);
+    path.first_ten();
+    assert!(path.window.cwnd <= 20, "{}", path.window.cwnd);
 }

@@ -33,7 +33,6 @@ const TESTS: &[(&str, Test)] = &[
     ("a node that may not load and has no fallback does not start", no_fallback),
     ("without privileges every command says so in a line", unprivileged),
     ("a trace shows a transfer from start to end", trace),
-    ("a radio network that loses packets is filled between two proxies, simulated and in the lab", radio),
 ];
 
 const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
@@ -92,20 +91,6 @@ fn round_trip() -> Result<(), Failed> {
     }
     ensure(pins() == pins_before, || format!("pins left: {:?}", pins()))?;
     ensure(mounts() == mounts_before, || "the mounts have changed".into())
-}
-
-/// 19.1 Mbit/s of payload are left of the radio network. The beginning counts.
-fn radio() -> Result<(), Failed> {
-    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/radio.toml");
-    for (run, least) in [(&["simulate"][..], 17.0), (&["lab", "run"], 14.0)] {
-        let mut command = Command::new(EKIDEN);
-        command.args(run).args([scenario, "--record", "/dev/null", "--json"]);
-        let record: Value = serde_json::from_str(&done(command)?)?;
-        let mbit = |flow: usize| record["flows"][flow]["goodput_bit_s"].as_f64().unwrap_or_default() / 1e6;
-        let (direct, relayed) = (mbit(0), mbit(1));
-        ensure(relayed > least && relayed > 5.0 * direct, || format!("{run:?}: {relayed} instead of {direct} Mbit/s"))?;
-    }
-    Ok(())
 }
 
 fn many_at_once() -> Result<(), Failed> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ekiden_congestion::PathMemory;
 use ekiden_link::random::Random;
 use ekiden_packet::{Segment, Seq};
 use ekiden_tcp::{Connection, TcpInfo};
@@ -20,6 +21,8 @@ pub(crate) struct Socket {
     pub peer: u32,
     /// All connections between two nodes share theirs.
     pub stack: Arc<Stack>,
+    /// What its node knows of the path to the other.
+    pub path: PathMemory,
     /// The initial sequence number.
     pub first_seq: Seq,
     /// `None` until it is opened, or a SYN arrives; and when it is released and closed.
@@ -105,7 +108,7 @@ impl Socket {
     pub fn open(&mut self, ports: (u16, u16)) -> bool {
         let is_new = self.connection.is_none();
         if is_new {
-            let control = self.stack.control();
+            let control = self.stack.control(&self.path);
             let connection = Connection::connect(&self.stack.settings, control, ports, self.first_seq);
             self.connection = Some(Box::new(connection));
         }
@@ -120,7 +123,7 @@ impl Socket {
             }
             None if self.is_released => {}
             None => {
-                let control = self.stack.control();
+                let control = self.stack.control(&self.path);
                 let connection = Connection::accept(&self.stack.settings, control, segment, self.first_seq, now);
                 self.connection = connection.map(Box::new);
             }

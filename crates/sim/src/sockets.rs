@@ -1,9 +1,10 @@
 //! All sockets: what their programs do, and which of them have something to do.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use ekiden_congestion::Tunables;
+use ekiden_congestion::{PathMemory, Tunables};
 use ekiden_link::random::{self, Random};
 use ekiden_packet::{Segment, Seq};
 use ekiden_scenario::{Profile, Scenario, Tcp};
@@ -21,6 +22,8 @@ const PORTS: (u16, u16) = (40_000, 20_000);
 pub(crate) struct Sockets<'a> {
     scenario: &'a Scenario,
     tunables: Arc<Tunables>,
+    /// What each node knows of the paths to others.
+    paths: BTreeMap<(u32, u32), PathMemory>,
     list: Vec<Socket>,
     /// Those whose programs may have something to do: last in, first out.
     waiting: Vec<u32>,
@@ -76,6 +79,7 @@ impl<'a> Sockets<'a> {
         Self {
             scenario,
             tunables: Arc::new(scenario.tunables()),
+            paths: BTreeMap::new(),
             list: Vec::new(),
             waiting: Vec::new(),
             written: Vec::new(),
@@ -119,6 +123,7 @@ impl<'a> Sockets<'a> {
                 peer_node: between.nodes[1 - end],
                 peer: first + 1 - end as u32,
                 stack: Arc::clone(&between.stacks[end]),
+                path: Arc::clone(self.paths.entry((between.nodes[end], between.nodes[1 - end])).or_default()),
                 first_seq: Seq(random::word(self.scenario.seed, number.into()) as u32),
                 connection: None,
                 is_released: false,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ekiden_congestion::{CongestionControl, Tunables, control, linux_control};
+use ekiden_congestion::{CongestionControl, PathMemory, Tunables, control, linux_control};
 use ekiden_scenario::{Profile, Scenario, Tcp};
 use ekiden_tcp::TcpSettings;
 use ekiden_units::{Bytes, Time};
@@ -86,9 +86,11 @@ impl Stack {
         Self { settings, wakes_within, congestion: tcp.congestion.clone(), is_linux, tunables: Arc::clone(tunables) }
     }
 
-    /// The congestion control of a new connection.
-    pub fn control(&self) -> Box<dyn CongestionControl + Send> {
+    /// The congestion control of a new connection, whose path may be known.
+    pub fn control(&self, path: &PathMemory) -> Box<dyn CongestionControl + Send> {
         let control = if self.is_linux { linux_control } else { control };
-        control(&self.congestion, &self.tunables).expect("the name is known: see `check_supported`")
+        let mut control = control(&self.congestion, &self.tunables).expect("the name is known: see `check_supported`");
+        control.remember(path);
+        control
     }
 }

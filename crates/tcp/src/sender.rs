@@ -434,8 +434,9 @@ impl Sender {
         is_over
     }
 
-    /// All timers stop.
+    /// The connection has ended, or only waits: all timers stop.
     pub fn stop(&mut self) {
+        self.window.on_end();
         self.timer.stop();
         self.persist.stop();
     }

@@ -172,10 +172,15 @@ impl CongestionWindow {
         self.window.cwnd_cnt = 0;
     }
 
+    /// The connection has ended.
+    pub fn on_end(&mut self) {
+        self.control.on_end();
+    }
+
     /// Nothing was sent for `idle`, which is longer than `rto`.
     pub fn on_idle(&mut self, idle: Time, rto: Time) {
         if self.idle != Idle::Keeps || self.sets_rate {
-            self.control.on_idle();
+            self.control.on_idle(idle.0 / 1000);
         }
         if self.sets_rate {
             return;
@@ -220,7 +225,7 @@ mod tests {
 
         fn on_timeout(&mut self) {}
 
-        fn on_idle(&mut self) -> bool {
+        fn on_idle(&mut self, _idle_us: u64) -> bool {
             self.0.fetch_add(1, Ordering::Relaxed);
             false
         }

@@ -8,8 +8,8 @@
 #include "ghstcp.h"
 
 /* Raised whenever the layout below changes: parameters of a loaded program with another layout are not written. */
-#define EK_TUNABLES_LAYOUT 3
-#define EK_TUNABLES_GIVEN 21
+#define EK_TUNABLES_LAYOUT 4
+#define EK_TUNABLES_GIVEN 22
 
 struct ek_tunables {
 	ek_u64 given[EK_TUNABLES_GIVEN]; /* the parameters as set, as bits of doubles; for tools, not for the algorithms */
@@ -120,8 +120,10 @@ EK_FN int ek_undo(ek_u32 algorithm, union ek_state *state)
 }
 
 /* Nothing was sent for longer than a retransmission timeout, and now something is. Returns whether the mode changed. */
-EK_FN int ek_idle(ek_u32 algorithm, union ek_state *state)
+EK_FN int ek_idle(ek_u32 algorithm, union ek_state *state, ek_u64 idle_us)
 {
+	if (algorithm == EK_FAR)
+		ek_far_idle(&state->far, idle_us);
 	return algorithm == EK_GHSTCP ? ek_ghstcp_idle(&state->ghstcp) : 0;
 }
 

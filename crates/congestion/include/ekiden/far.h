@@ -12,12 +12,14 @@
  * - Jitter is what a queue seems to be where there is none: a third of the target at most. Where round trips swing by more than the
  *   target, a queue counts after three rounds.
  * - A queue that does not fall when less is sent is none: the path has become longer, and its least round trip is learnt anew.
+ * - A connection begins with half of what an earlier one has found of its path, once its first segments have arrived (far/path.h).
  * - A queue that does not empty after two decreases is filled by others. From then on the window is at least what a Reno flow
  *   would have: it grows by a segment a round, and halves where the queue overflows. */
 #ifndef EKIDEN_FAR_H
 #define EKIDEN_FAR_H
 
 #include "far/losses.h"
+#include "far/path.h"
 #include "far/window.h"
 
 /* Whether round trips swing by more than the target: jitter hides a queue. */
@@ -26,8 +28,8 @@ EK_FN int ek_far_swings(const struct ek_far_tunables *tunables, const struct ek_
 	return state->swing * 64u > ek_far_target(tunables, state);
 }
 
-/* A round-trip time was measured. */
-EK_FN void ek_far_rtt(const struct ek_far_tunables *tunables, struct ek_far *state, ek_u64 now_us, ek_u32 rtt_us)
+/* A round-trip time was measured. Returns whether so many in a row were long that the startup is over. */
+EK_FN int ek_far_rtt(const struct ek_far_tunables *tunables, struct ek_far *state, ek_u64 now_us, ek_u32 rtt_us)
 {
 	ek_u32 now_ms = (ek_u32)(now_us / 1000), late;
 
@@ -44,15 +46,14 @@ EK_FN void ek_far_rtt(const struct ek_far_tunables *tunables, struct ek_far *sta
 	if (state->samples < 16)
 		state->samples += 1;
 	if (!(state->flags & EK_FAR_STARTUP))
-		return;
+		return 0;
 	if (rtt_us - state->base_us <= ek_far_target(tunables, state))
 		state->late = 0;
 	else if (state->late < 255)
 		state->late += 1;
 	/* A jitter delays a few in a row. */
 	late = ek_min(ek_max(state->window / EK_FAR_UNIT / 32, 8), 64);
-	if (state->samples == 16 && state->late >= late && !ek_far_swings(tunables, state))
-		ek_far_leave_startup(state);
+	return state->samples == 16 && state->late >= late && !ek_far_swings(tunables, state);
 }
 
 /* What a round of `delivered` and `lost` segments has shown. */
@@ -99,7 +100,10 @@ EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *s
 	if (!state->hold)
 		state->cycle_us = ek_min(state->cycle_us, seen.queue_us);
 
-	if (state->flags & EK_FAR_STARTUP) {
+	if (state->flags & EK_FAR_JUMPS && !(state->flags & EK_FAR_NEWS)) {
+		ek_far_validate(state, delivered, (is_long && !seen.is_hidden) || ek_far_policed(state, &seen) ||
+				(ek_far_exceeds(state, lost, seen.sent) && ek_far_is_beyond(state, seen.part)));
+	} else if (state->flags & EK_FAR_STARTUP) {
 		ek_far_double(state, rate, limited, (is_long && !seen.is_hidden) || ek_far_policed(state, &seen));
 	} else {
 		state->late = is_long ? ek_min(state->late + 1u, 255) : 0;
@@ -114,16 +118,18 @@ EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *s
 
 	if (state->depth_us < 1u << 30)
 		state->depth_us += state->depth_us / 512 + 1;
+	if (state->flags & EK_FAR_STARTUP)
+		return;
 	if (rate >= state->top_rate / 10 * 9 || limited)
 		state->fair = ek_min(state->fair, state->own / 4);
 	else if (state->forced >= 2)
 		state->fair = ek_far_bounded((ek_u64)state->fair + (state->flags & EK_FAR_SEEKS ? state->fair : EK_FAR_UNIT));
-	if (state->flags & EK_FAR_STARTUP)
-		return;
 	proven = ek_far_proven(state, delivered);
 	state->own = ek_min(state->own, proven);
 	state->fair = ek_min(state->fair, proven);
 	state->window = ek_max(state->own, state->fair);
+	if (!limited)
+		state->flags |= EK_FAR_NEWS;
 }
 
 /* A round trip begins. */
@@ -146,13 +152,33 @@ EK_FN int ek_far_is_early(const struct ek_far *state, ek_u32 now_us)
 	return !span_us || (state->base_us != EK_FAR_NONE && span_us < state->base_us / 8 * 7);
 }
 
+/* The first segments of a connection whose path is known are acknowledged. */
+EK_FN void ek_far_explore(const struct ek_far_tunables *tunables, struct ek_far *state, const struct ek_sample *sample)
+{
+	ek_u32 arrived = sample->delivered - state->round_delivered;
+
+	if (sample->lost != state->round_lost)
+		ek_far_forget(state);
+	else if (state->base_us == EK_FAR_NONE)
+		return;
+	else if (arrived >= EK_FAR_TRAIN)
+		ek_far_confirm(tunables, state, arrived, (ek_u32)sample->now_us - state->round_at_us);
+	else if (!arrived && sample->delivered_now >= EK_FAR_TRAIN)
+		/* All at once: acknowledgements that come together do not tell how fast the segments came. */
+		ek_far_confirm(tunables, state, 0, 0);
+}
+
 /* An acknowledgement arrived. Returns the window in segments. */
 EK_FN ek_u32 ek_far_sample(const struct ek_far_tunables *tunables, struct ek_far *state, const struct ek_sample *sample)
 {
 	ek_u32 now_us = (ek_u32)sample->now_us;
 
-	if (sample->rtt_us)
-		ek_far_rtt(tunables, state, sample->now_us, sample->rtt_us);
+	if (sample->rtt_us && ek_far_rtt(tunables, state, sample->now_us, sample->rtt_us)) {
+		if (state->flags & EK_FAR_JUMPS)
+			ek_far_retreat(state, sample->delivered - state->round_delivered);
+		else
+			ek_far_leave_startup(state);
+	}
 	state->used = ek_max(state->used, sample->was_in_flight);
 	if (sample->is_valid) {
 		if (sample->is_app_limited)
@@ -165,6 +191,8 @@ EK_FN ek_u32 ek_far_sample(const struct ek_far_tunables *tunables, struct ek_far
 					     sample->delivered - state->round_delivered, sample->lost - state->round_lost);
 			ek_far_begin(state, sample);
 		}
+		if (state->flags & EK_FAR_KNOWN)
+			ek_far_explore(tunables, state, sample);
 	}
 	if (state->flags & EK_FAR_STARTUP && sample->was_in_flight >= state->window / EK_FAR_UNIT / 2) {
 		ek_u64 grown = (ek_u64)state->window + (ek_u64)sample->delivered_now * EK_FAR_UNIT;
@@ -186,16 +214,28 @@ EK_FN ek_u64 ek_far_pace(const struct ek_far *state, ek_u32 srtt_us, ek_u32 mss)
 	return bytes * 1000000 / ek_max(srtt_us, 1);
 }
 
+/* Something is sent after nothing was for so long. What the connection has seen itself is not trusted for longer than a least round
+ * trip counts. */
+EK_FN void ek_far_idle(struct ek_far *state, ek_u64 idle_us)
+{
+	if (idle_us > EK_FAR_BASE_MS * 1000ull)
+		ek_far_init(state);
+}
+
 /* A retransmission timeout: the window begins anew, and grows to what was known of the path. The losses that it marks itself do not
  * count. */
 EK_FN void ek_far_timeout(struct ek_far *state)
 {
 	if (!state->restore && !(state->flags & EK_FAR_STARTUP))
 		state->restore = ek_far_bounded(state->own / 2);
+	if (state->flags & EK_FAR_JUMPS)
+		state->restore = 0;
 	state->window = EK_FAR_LEAST * EK_FAR_UNIT;
+	state->flags &= ~(EK_FAR_KNOWN | EK_FAR_JUMPS);
 	state->flags |= EK_FAR_STARTUP | EK_FAR_ANEW;
 	state->full_rate = 0;
 	state->full_rounds = state->late = 0;
+	state->timed_out = 1;
 }
 
 /* The timeout was none (RFC 5682). */

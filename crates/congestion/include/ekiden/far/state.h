@@ -29,12 +29,16 @@ enum ek_far_flags {
 	EK_FAR_DRAINS = 4, /* after the startup: the queue is being emptied */
 	EK_FAR_SEEKS = 8, /* Reno's part is not known yet: it doubles */
 	EK_FAR_ANEW = 16, /* the next sample begins a round, and what came before does not count */
+	EK_FAR_KNOWN = 32, /* in startup: what the path carried before is in `own`, `fair` and `chance`, and not confirmed yet */
+	EK_FAR_JUMPS = 64, /* the window has jumped to half of that, and what was sent since is not acknowledged yet */
+	EK_FAR_NEWS = 128, /* there is something to remember of the path */
 };
 
 struct ek_far_tunables {
 	ek_u32 queue; /* the target, in 65536ths of the least round trip */
 	ek_u32 queue_least_us; /* and at least this */
 	ek_u32 step_most; /* the largest step, in 65536ths of the window */
+	ek_u32 remember_s; /* for so long what a path carried counts for new connections; 0: never */
 };
 
 /* What an acknowledgement tells (Linux: struct rate_sample). Counts are of segments. */
@@ -57,8 +61,8 @@ struct ek_far {
 	ek_u32 base_before_us, base_now_us; /* that of the last whole 30 s, and of those under way */
 	ek_u32 base_at_ms; /* when these have begun */
 	ek_u32 window; /* in force */
-	ek_u32 own; /* by the queue */
-	ek_u32 fair; /* a Reno flow's */
+	ek_u32 own; /* by the queue; with EK_FAR_KNOWN, what the path carried in a round trip */
+	ek_u32 fair; /* a Reno flow's; with EK_FAR_KNOWN, the least round trip of then */
 	ek_u32 step;
 	ek_u32 restore; /* after a timeout: startup ends at this window; 0: none */
 	ek_u32 round_at_us, round_delivered, round_lost; /* when the round began */
@@ -82,7 +86,8 @@ struct ek_far {
 	};
 	ek_u8 hold; /* rounds in which the window stays */
 	ek_u8 late; /* in startup: round trips in a row beyond the target; after it: rounds */
-	ek_u8 samples; /* round trips measured, up to 16 */
+	ek_u8 samples : 5; /* round trips measured, up to 16 */
+	ek_u8 timed_out : 1; /* there was a retransmission timeout */
 	ek_u8 largest; /* rounds in a row with the largest step */
 	ek_u8 forced : 2; /* decreases in a row after which the queue was not empty, up to 3 */
 	ek_u8 learnt : 2; /* rounds from which the chance of loss is known, up to 3 */
@@ -153,6 +158,7 @@ EK_FN void ek_far_init(struct ek_far *state)
 	state->noise = state->swing = 0;
 	state->flags = EK_FAR_STARTUP | EK_FAR_SEEKS | EK_FAR_ANEW;
 	state->full_rounds = state->hold = state->forced = state->late = 0;
+	state->timed_out = 0;
 	state->samples = state->learnt = state->beyond = state->largest = state->calm = 0;
 }
 

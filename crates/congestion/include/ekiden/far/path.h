@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
+/* What ekiden_far remembers of a path, and how a connection begins with it: Careful Resume (RFC 9959).
+ *
+ * Reconnaissance: the first segments must arrive without a loss, with about the round trip that is known, and as fast as the path was.
+ * Unvalidated: the window jumps to half of what the path carried, paced at the rate of then. Validating: where that arrives, the
+ * startup ends at the known window. Safe retreat: where losses or a queue come of it, the window falls to what has arrived, and what
+ * was known is forgotten. */
+#ifndef EKIDEN_FAR_PATH_H
+#define EKIDEN_FAR_PATH_H
+
+#include "window.h"
+
+/* So many segments, one after the other, tell how fast they come through. */
+#define EK_FAR_TRAIN 8u
+
+/* What is known of a path. All zero: nothing. */
+struct ek_path {
+	ek_u32 window; /* carried in a round trip, in 64ths of a segment; 0: nothing is known */
+	ek_u32 base_us; /* the least round trip */
+	ek_u32 chance; /* what is lost by chance */
+	ek_u32 at_ms; /* when */
+	ek_u32 is_free; /* the connection that has told it has ended */
+};
+
+/* What a connection in startup may begin with. While another one uses what the path carries, nothing. */
+EK_FN void ek_far_resume(const struct ek_far_tunables *tunables, struct ek_far *state, const struct ek_path *path, ek_u64 now_us)
+{
+	ek_u32 age_ms = (ek_u32)(now_us / 1000) - path->at_ms;
+
+	if (!(state->flags & EK_FAR_STARTUP) || state->flags & EK_FAR_JUMPS || state->timed_out)
+		return;
+	state->flags &= ~EK_FAR_KNOWN;
+	state->chance = 0;
+	if (!path->window || age_ms / 1000 >= tunables->remember_s)
+		return;
+	if (!path->is_free && age_ms < path->base_us / 1000 * 4 + 100)
+		return;
+	state->flags |= EK_FAR_KNOWN | EK_FAR_ANEW;
+	state->own = path->window;
+	state->fair = path->base_us;
+	state->chance = ek_min(path->chance, EK_FAR_CHANCE);
+}
+
+/* What the path is known for does not hold now. */
+EK_FN void ek_far_forget(struct ek_far *state)
+{
+	state->flags &= ~EK_FAR_KNOWN;
+	state->chance = state->fair = 0;
+}
+
+/* Reconnaissance: `arrived` segments, none lost before, `took` us for those after the first. */
+EK_FN void ek_far_confirm(const struct ek_far_tunables *tunables, struct ek_far *state, ek_u32 arrived, ek_u32 took_us)
+{
+	ek_u32 known = state->own, window = known;
+	ek_u64 at_train;
+
+	if (state->base_us < state->fair / 2 || state->base_us > state->fair + ek_far_target(tunables, state)) {
+		ek_far_forget(state);
+		return;
+	}
+	if (took_us) {
+		at_train = (ek_u64)arrived * EK_FAR_UNIT * state->base_us / took_us;
+		window = at_train < known ? ek_far_bounded(at_train) : known;
+	}
+	/* A path that has become slower is found anew from there on. */
+	state->restore = window > known / 2 ? known : 0;
+	state->window = ek_max(state->window, ek_far_bounded(window / 2));
+	state->fair = 0;
+	state->flags &= ~EK_FAR_KNOWN;
+	state->flags |= EK_FAR_JUMPS | EK_FAR_ANEW;
+}
+
+/* Safe retreat: of what was sent, so many segments have arrived. */
+EK_FN void ek_far_retreat(struct ek_far *state, ek_u32 delivered)
+{
+	ek_u32 arrived = ek_far_bounded((ek_u64)delivered * EK_FAR_UNIT);
+
+	state->restore = 0;
+	state->chance = 0;
+	ek_far_leave_startup(state);
+	state->own = state->window = ek_min(state->window, arrived);
+	state->fair = state->own / 4;
+	/* With EK_FAR_JUMPS: nothing is known any more. */
+	state->flags |= EK_FAR_NEWS;
+}
+
+/* A round is over after the jump. `is_refuted`: there were losses beyond those by chance, or a queue. */
+EK_FN void ek_far_validate(struct ek_far *state, ek_u32 delivered, int is_refuted)
+{
+	if (is_refuted) {
+		ek_far_retreat(state, delivered);
+		return;
+	}
+	/* Not before the jump itself has arrived. */
+	if (delivered < ek_max(state->window, state->restore) / EK_FAR_UNIT / 4)
+		return;
+	state->flags &= ~EK_FAR_JUMPS;
+	/* A path that has become slower has no window to go to. */
+	if (state->flags & EK_FAR_STARTUP && state->restore)
+		ek_far_leave_startup(state);
+}
+
+/* What there is to remember. Returns whether there is something. */
+EK_FN int ek_far_learnt(struct ek_far *state, ek_u64 now_us, struct ek_path *path)
+{
+	if (!(state->flags & EK_FAR_NEWS))
+		return 0;
+	state->flags &= ~EK_FAR_NEWS;
+	path->window = state->flags & EK_FAR_JUMPS ? 0 : ek_far_carried(state, 0);
+	path->base_us = state->base_us;
+	path->chance = state->chance;
+	path->at_ms = (ek_u32)(now_us / 1000);
+	path->is_free = 0;
+	state->flags &= ~EK_FAR_JUMPS;
+	return 1;
+}
+
+/* The connection has ended: what it used of the path is free. */
+EK_FN void ek_far_end(const struct ek_far *state, struct ek_path *path)
+{
+	if (!(state->flags & EK_FAR_STARTUP))
+		path->is_free = 1;
+}
+
+#endif

@@ -1,0 +1,105 @@
+//! `ekiden_far` in the running kernel, through the built program.
+
+mod alone;
+
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
+
+type Test = fn() -> Result<(), Failed>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("a connection begins with what an earlier one has found of the path", known_path),
+    ("a radio network that loses packets is filled between two proxies, simulated and in the lab", radio),
+];
+
+const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        eprintln!("ignored: a congestion control is brought into the kernel, which needs root");
+    }
+    let trial = |&(name, test): &(&str, Test)| Trial::test(name, test).with_ignored_flag(!root);
+    let _alone = alone::alone();
+    libtest_mimic::run(&arguments, TESTS.iter().map(trial).collect()).exit_code()
+}
+
+/// 100 Mbit/s and 200 ms: the product of bandwidth and delay is 1,700 segments, and the window jumps to half of it. Until a megabyte
+/// has arrived over an unknown path it does not grow beyond 700.
+fn known_path() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let (scenario, record) = (folder.path().join("known.toml"), folder.path().join("known.json"));
+    std::fs::write(&scenario, KNOWN_PATH)?;
+    let mut run = Command::new(EKIDEN);
+    done(run.args(["lab", "run"]).arg(&scenario).arg("--record").arg(&record))?;
+    let mut export = Command::new(EKIDEN);
+    let samples = done(export.args(["record", "export", "--csv"]).arg(&record))?;
+    let mut lines = samples.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next().unwrap_or_default();
+    let column = |name: &str| header.iter().position(|&column| column == name).ok_or("no such column");
+    let (flow, cwnd) = (column("flow")?, column("cwnd_segments")?);
+    let most_of = |name: &str| {
+        let of_flow = lines.clone().filter(|line| line.get(flow) == Some(&name));
+        of_flow.filter_map(|line| line.get(cwnd)?.parse::<u32>().ok()).max().unwrap_or_default()
+    };
+    let (unknown, known) = (most_of("unknown"), most_of("known"));
+    ensure((10..700).contains(&unknown) && (700..2_000).contains(&known), || {
+        format!("windows of {unknown} and {known} segments\n{samples}")
+    })
+}
+
+const KNOWN_PATH: &str = r#"name = "known"
+[tcp]
+congestion = "ekiden_far"
+send_buffer = "16MiB"
+receive_buffer = "16MiB"
+[node.a]
+[node.b]
+[link.line]
+ends = ["a", "b"]
+rate = "100Mbit/s"
+delay = "100ms"
+queue = "1250KB"
+[flow.unknown]
+from = "a"
+to = "b"
+bytes = "1MB"
+[flow.long]
+from = "a"
+to = "b"
+bytes = "40MB"
+start = "3s"
+[flow.known]
+from = "a"
+to = "b"
+bytes = "1MB"
+start = "12s"
+"#;
+
+/// 19.1 Mbit/s of payload are left of the radio network. The beginning counts.
+fn radio() -> Result<(), Failed> {
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/radio.toml");
+    for (run, least) in [(&["simulate"][..], 17.0), (&["lab", "run"], 14.0)] {
+        let mut command = Command::new(EKIDEN);
+        let record = done(command.args(run).args([scenario, "--record", "/dev/null", "--json"]))?;
+        let record: Value = serde_json::from_str(&record)?;
+        let mbit = |flow: usize| record["flows"][flow]["goodput_bit_s"].as_f64().unwrap_or_default() / 1e6;
+        let (direct, relayed) = (mbit(0), mbit(1));
+        ensure(relayed > least && relayed > 5.0 * direct, || format!("{run:?}: {relayed} instead of {direct} Mbit/s"))?;
+    }
+    Ok(())
+}
+
+fn done(command: &mut Command) -> Result<String, Failed> {
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure(output.status.success(), || format!("{command:?}: {}: {said}", output.status))?;
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(message().into()) }
+}

@@ -2,6 +2,7 @@
 
 mod goal;
 mod legs;
+pub mod lossy;
 pub mod osaka;
 mod position;
 mod tunnel;
@@ -25,6 +26,7 @@ pub fn cases(has_own_controls: bool) -> Vec<Case> {
     cases.extend(osaka::cases(has_own_controls));
     cases.extend(goal::cases());
     cases.extend(tunnel::cases());
+    cases.extend(lossy::cases());
     cases
 }
 
@@ -45,6 +47,7 @@ pub fn page(outcomes: &[Outcome], without: Option<&str>) -> Page {
             osaka::section(outcomes, without),
             goal::section(outcomes),
             tunnel::section(outcomes),
+            lossy::section(outcomes),
         ],
         sources: SOURCES.map(Into::into).into(),
         links: vec![
@@ -62,11 +65,12 @@ mod tests {
     #[test]
     fn every_case_is_valid_and_has_the_papers_round_trip_time() {
         let all = cases(true);
-        assert_eq!(all.len(), 7 + 6 + 6 + 11 + 3);
+        assert_eq!(all.len(), 7 + 6 + 6 + 11 + 3 + 2);
         for case in all {
             let rtt = case.scenario.base_rtt("client", "server").unwrap();
             match case.act {
                 Act::Osaka => assert!(osaka::RTTS.iter().any(|(_, expected)| *expected == rtt)),
+                Act::Lossy => assert_eq!(rtt, lossy::RTT),
                 _ => assert!(rtt.0.abs_diff(S3_RTT.0) <= 8, "{}: {rtt}", case.title()),
             }
         }

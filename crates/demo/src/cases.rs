@@ -27,6 +27,8 @@ pub enum Act {
     Goal,
     /// A ping beside a download, through a tunnel.
     Tunnel,
+    /// A long path that loses packets.
+    Lossy,
 }
 
 impl Act {

@@ -18,6 +18,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use ekiden_scenario::Scenario;
 
 pub use orchestrate::{Failed, Mismatch};
 pub use transfer::run as transfer;
@@ -49,7 +50,8 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
         find(program)?;
     }
     // Held for all transfers, which find them in the kernel.
-    let (_held, without) = own_controls()?;
+    let (_held, without) = own_controls(&acts::osaka::own_controls())?;
+    let (_held_too, without_far) = own_controls(&[acts::lossy::network()])?;
     if let (true, Some(reason)) = (options.json, &without) {
         // Whether or not anyone reads it.
         let _ = writeln!(std::io::stderr(), "HSTCP and gentle HSTCP are left out: {reason}");
@@ -58,6 +60,10 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
     if let Err(reason) = File::options().read(true).write(true).open(TUN) {
         let _ = writeln!(std::io::stderr(), "The tunnels are left out: {TUN}: {reason}");
         cases.retain(|case| case.act != cases::Act::Tunnel);
+    }
+    if let Some(reason) = without_far {
+        let _ = writeln!(std::io::stderr(), "The path that loses packets is left out: {reason}");
+        cases.retain(|case| case.act != cases::Act::Lossy);
     }
     let transfers = orchestrate::run(&cases)?;
     let outcomes = present::outcomes(&cases, &transfers);
@@ -77,11 +83,11 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
     ))
 }
 
-/// Brings ekiden's own congestion controls into the kernel, or says why they are not available.
-fn own_controls() -> anyhow::Result<(Vec<impl Sized + use<>>, Option<String>)> {
+/// Brings ekiden's own congestion controls of these networks into the kernel, or says why they are not available.
+fn own_controls(scenarios: &[Scenario]) -> anyhow::Result<(Vec<impl Sized + use<>>, Option<String>)> {
     let mut held = Vec::new();
-    for scenario in acts::osaka::own_controls() {
-        match ekiden_lab::register_congestion(&scenario) {
+    for scenario in scenarios {
+        match ekiden_lab::register_congestion(scenario) {
             Ok(more) => held.extend(more),
             Err(ekiden_lab::Error::OwnCongestion { source, .. }) => return Ok((held, Some(source.to_string()))),
             Err(error) => return Err(error.into()),

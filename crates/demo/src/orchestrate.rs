@@ -198,6 +198,7 @@ mod tests {
             drops: 0,
             disturbed: None,
             samples: Vec::new(),
+            arrived: Vec::new(),
             pings: Vec::new(),
         };
         assert!(compare(case, arrived(case.bytes.0, &sent), &sent).is_ok());

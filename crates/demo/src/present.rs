@@ -173,6 +173,7 @@ mod tests {
             drops: 0,
             disturbed: None,
             samples: Vec::new(),
+            arrived: Vec::new(),
             pings: Vec::new(),
         };
         cases.iter().map(transfer).collect()

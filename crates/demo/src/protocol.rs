@@ -57,6 +57,8 @@ pub struct Transfer {
     pub disturbed: Option<Disturbance>,
     /// Of the watched node, every 100 ms: seconds, congestion window in segments, smoothed RTT in milliseconds.
     pub samples: Vec<[f64; 3]>,
+    /// What has arrived, every 200 ms: seconds, MB (10^6 bytes).
+    pub arrived: Vec<[f64; 2]>,
     /// The scenario's pings, meanwhile.
     pub pings: Vec<Pinged>,
 }

@@ -49,7 +49,7 @@ pub fn run() -> anyhow::Result<()> {
     });
     let fetched = fetched?;
     let waited_percent = lab.waited_percent().into_iter().chain(fetched.waited_percent).max_by(f64::total_cmp);
-    let Fetched { timing, bytes, sha256, .. } = fetched;
+    let Fetched { timing, bytes, sha256, arrived, .. } = fetched;
     let pings = pings.finish()?;
     let links = lab.link_counters();
     say(&Message::Done(Transfer {
@@ -61,6 +61,7 @@ pub fn run() -> anyhow::Result<()> {
         drops: links.iter().map(|direction| direction.queue_drops).sum(),
         disturbed: Disturbance::of(&links, waited_percent),
         samples,
+        arrived,
         pings,
     }))
 }
@@ -112,6 +113,8 @@ struct Fetched {
     bytes: u64,
     /// Of what arrived.
     sha256: String,
+    /// Seconds, MB.
+    arrived: Vec<[f64; 2]>,
     /// The part of the time that curl waited for a processor.
     waited_percent: Option<f64>,
 }
@@ -132,6 +135,7 @@ fn fetch(lab: &Lab, order: &Order) -> anyhow::Result<Fetched> {
     let mut arriving = child.stdout.take().context("curl has no output")?;
     let started = Instant::now();
     let (mut hash, mut bytes, mut shown, mut waited_percent) = (Sha256::new(), 0, started, None);
+    let mut arrived = vec![[0.0; 2]];
     let mut buffer = vec![0; 256 * 1024];
     loop {
         let n = arriving.read(&mut buffer)?;
@@ -143,16 +147,18 @@ fn fetch(lab: &Lab, order: &Order) -> anyhow::Result<Fetched> {
         if shown.elapsed() >= PROGRESS_EVERY {
             shown = Instant::now();
             waited_percent = process_waited_percent(child.id(), started);
+            arrived.push([started.elapsed().as_secs_f64(), bytes as f64 / 1e6]);
             say(&Message::Progress(bytes))?;
         }
     }
+    arrived.push([started.elapsed().as_secs_f64(), bytes as f64 / 1e6]);
     let output = child.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         bail!("{}", said.lines().next().unwrap_or("curl failed and said nothing"));
     }
     let timing = serde_json::from_str(&said).context("curl's --write-out '%{json}' is not as expected")?;
-    Ok(Fetched { timing, bytes, sha256: payload::hex(&hash.finalize()), waited_percent })
+    Ok(Fetched { timing, bytes, sha256: payload::hex(&hash.finalize()), arrived, waited_percent })
 }
 
 /// Samples the congestion window of the busiest connection of `node` until told to stop.

@@ -13,10 +13,10 @@ use crate::out;
 /// and through ekiden: the Kagoshima project's 50 ms path in one to four legs, a proxy at different positions on it,
 /// the path of 70 Mbit/s of the Osaka thesis (2005) with proxies next to the hosts and Reno, HSTCP or gentle HSTCP between
 /// them, and the Kagoshima project's goal: 50 Mbit/s at 50 ms with a node beside the user and one in the middle of the
-/// path. The last act has a ping beside a download over 10 Mbit/s: direct, and through `ekiden tunnel` with drop tail and with
-/// its own queue. Prints tables beside models and published values, and writes a page with pictures. docs/references.md names the
-/// papers. Takes two to four minutes. Needs curl, python3 and ss, and root or unprivileged user namespaces; HSTCP and gentle
-/// HSTCP need root, and are left out without it; so are the tunnels without /dev/net/tun.
+/// path. Then a ping beside a download over 10 Mbit/s: direct, and through `ekiden tunnel` with drop tail and with its own
+/// queue; and 200 ms with one packet in a hundred lost, direct and between two nodes. Prints tables beside models and published values, and writes a page with pictures. docs/references.md names the
+/// papers. Takes two to four minutes. Needs curl, python3 and ss, and root or unprivileged user namespaces; HSTCP, gentle
+/// HSTCP and ekiden_far need root, and are left out without it; so are the tunnels without /dev/net/tun.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print JSON instead of tables.

@@ -97,6 +97,10 @@ fn demo() -> Result<(), Failed> {
     let narrow = at("both 64 KiB", both);
     holds(!is_goal_calm || narrow < 25.0, "nor where the server holds 64 KiB", narrow)?;
     tunnels(&of("tunnel"), is_calm(&of("tunnel")))?;
+    let lossy = of("lossy");
+    holds(lossy.len() == 2, "a path that loses packets, direct and relayed", lossy.len())?;
+    // 50 to 90 times as much where nothing else runs.
+    holds(!is_calm(&lossy) || gain(lossy[1]) > 10.0, "losses by chance cost little between nodes", &lossy[1]["gain"])?;
     for file in [
         "index.html",
         "demo.json",

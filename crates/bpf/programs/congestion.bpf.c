@@ -59,7 +59,7 @@ INLINE void on_cwnd_event(struct sock *sk, u32 event, u32 algorithm)
 
 	if (!connection(sk)->round_end_us || !idle(sk, event))
 		return;
-	changed = ek_idle(algorithm, &connection(sk)->state, 0);
+	changed = ek_idle(algorithm, &connection(sk)->state, &before, 0);
 	tell(sk, algorithm, EK_EVENT_IDLE, 0, &before);
 	if (changed)
 		tell(sk, algorithm, EK_EVENT_MODE, connection(sk)->state.ghstcp.mode, &before);

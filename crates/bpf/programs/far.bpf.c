@@ -132,10 +132,14 @@ SEC("struct_ops") void BPF_PROG(far_event, struct sock *sk, u32 event)
 	if (event != CA_EVENT_TX_START || !due)
 		return;
 	if (due > 1 && now > due) {
-		ek_idle(EK_FAR, &connection(sk)->state, now - due);
+		struct ek_window after = before;
+
+		ek_idle(EK_FAR, &connection(sk)->state, &after, now - due);
+		tcp_sk(sk)->snd_cwnd = after.cwnd;
 		tell(sk, EK_FAR, EK_EVENT_IDLE, 0, &before);
 	}
 	resume(sk);
+	pace(sk);
 }
 
 SEC("struct_ops") u32 BPF_PROG(far_loss, struct sock *sk) { return on_ssthresh(sk, EK_FAR); }

@@ -135,9 +135,9 @@ pub trait CongestionControl {
     /// The retransmission timer ran out, after [`CongestionControl::on_loss`].
     fn on_timeout(&mut self);
 
-    /// Something is sent after nothing was for `idle_us`, which is longer than the retransmission timeout. Returns whether the
-    /// algorithm changed its mode.
-    fn on_idle(&mut self, _idle_us: u64) -> bool {
+    /// Something is sent after nothing was for `idle_us`, which is longer than the retransmission timeout. A control that
+    /// [`CongestionControl::sets_rate`] may change the window. Returns whether the algorithm changed its mode.
+    fn on_idle(&mut self, _window: &mut Window, _idle_us: u64) -> bool {
         false
     }
 

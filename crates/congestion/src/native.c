@@ -26,7 +26,10 @@ void ekiden_timeout(ek_u32 algorithm, union ek_state *state) { ek_timeout(algori
 
 int ekiden_undo(ek_u32 algorithm, union ek_state *state) { return ek_undo(algorithm, state); }
 
-int ekiden_idle(ek_u32 algorithm, union ek_state *state, ek_u64 idle_us) { return ek_idle(algorithm, state, idle_us); }
+int ekiden_idle(ek_u32 algorithm, union ek_state *state, struct ek_window *window, ek_u64 idle_us)
+{
+	return ek_idle(algorithm, state, window, idle_us);
+}
 
 /* Of EK_FAR. */
 void ekiden_resume(const struct ek_tunables *tunables, union ek_state *state, const struct ek_path *path, ek_u64 now_us)

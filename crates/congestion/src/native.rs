@@ -69,7 +69,7 @@ unsafe extern "C" {
     safe fn ekiden_ssthresh(algorithm: u32, tunables: &Tunables, state: &mut State, cwnd: u32) -> u32;
     safe fn ekiden_timeout(algorithm: u32, state: &mut State);
     safe fn ekiden_undo(algorithm: u32, state: &mut State) -> i32;
-    safe fn ekiden_idle(algorithm: u32, state: &mut State, idle_us: u64) -> i32;
+    safe fn ekiden_idle(algorithm: u32, state: &mut State, window: &mut Window, idle_us: u64) -> i32;
     safe fn ekiden_resume(tunables: &Tunables, state: &mut State, path: &KnownPath, now_us: u64);
     safe fn ekiden_end(state: &State, path: &mut KnownPath);
     safe fn ekiden_learnt(state: &mut State, now_us: u64, path: &mut KnownPath) -> i32;
@@ -179,9 +179,9 @@ impl CongestionControl for Native {
         ekiden_timeout(self.algorithm as u32, &mut self.state);
     }
 
-    fn on_idle(&mut self, idle_us: u64) -> bool {
+    fn on_idle(&mut self, window: &mut Window, idle_us: u64) -> bool {
         self.resumes = true;
-        ekiden_idle(self.algorithm as u32, &mut self.state, idle_us) != 0
+        ekiden_idle(self.algorithm as u32, &mut self.state, window, idle_us) != 0
     }
 
     fn remember(&mut self, path: &PathMemory) {

@@ -99,7 +99,7 @@ proptest! {
                 0 => path.control.on_timeout(),
                 1 => { path.control.undo(); }
                 2 => path.again(1_000_000),
-                3 => { path.control.on_idle(31_000_000); }
+                3 => { path.control.on_idle(&mut path.window, 31_000_000); }
                 _ => {}
             }
         }
@@ -156,8 +156,9 @@ fn what_a_path_carried_is_where_the_next_connection_begins() {
     assert!((150..=220).contains(&begins(&mut path)), "{}", path.window.cwnd);
 
     let mut path = known();
-    path.control.on_idle(31_000_000);
+    path.control.on_idle(&mut path.window, 31_000_000);
     path.sample.now_us += 31_000_000;
+    assert_eq!(path.window.cwnd, 10, "after a pause");
     assert!((150..=220).contains(&begins(&mut path)), "after a pause: {}", path.window.cwnd);
 
     // After ten minutes it is an unknown path, and so is one whose first segments are lost, or come later.

@@ -67,8 +67,8 @@ fn what_an_earlier_timeout_made_it_forget_stays_forgotten() {
 #[test]
 fn gentle_hstcp_leaves_reno_mode_after_an_idle_time() {
     let mut control = gentle_in_reno_mode();
-    assert!(control.on_idle(1_000_000) && !control.is_reno());
-    assert!(!control.on_idle(1_000_000));
+    assert!(control.on_idle(&mut Window::default(), 1_000_000) && !control.is_reno());
+    assert!(!control.on_idle(&mut Window::default(), 1_000_000));
     // The test that was under way is given up too: a first late sample after the pause decides nothing.
     let window = Window { cwnd: 100, ssthresh: 50, ..Window::default() };
     assert!(!control.on_rtt(&window, 60_000_000, 90_000) && !control.is_reno());

@@ -178,7 +178,7 @@ impl Replayed {
                 Ok(())
             }
             EventKind::Idle => {
-                self.native.on_idle(0);
+                self.native.on_idle(&mut window, 0);
                 Ok(())
             }
             EventKind::Start | EventKind::End | EventKind::Round | EventKind::Mode { .. } => Ok(()),

@@ -180,7 +180,7 @@ impl CongestionWindow {
     /// Nothing was sent for `idle`, which is longer than `rto`.
     pub fn on_idle(&mut self, idle: Time, rto: Time) {
         if self.idle != Idle::Keeps || self.sets_rate {
-            self.control.on_idle(idle.0 / 1000);
+            self.control.on_idle(&mut self.window, idle.0 / 1000);
         }
         if self.sets_rate {
             return;
@@ -225,7 +225,7 @@ mod tests {
 
         fn on_timeout(&mut self) {}
 
-        fn on_idle(&mut self, _idle_us: u64) -> bool {
+        fn on_idle(&mut self, _window: &mut Window, _idle_us: u64) -> bool {
             self.0.fetch_add(1, Ordering::Relaxed);
             false
         }

@@ -120,10 +120,10 @@ EK_FN int ek_undo(ek_u32 algorithm, union ek_state *state)
 }
 
 /* Nothing was sent for longer than a retransmission timeout, and now something is. Returns whether the mode changed. */
-EK_FN int ek_idle(ek_u32 algorithm, union ek_state *state, ek_u64 idle_us)
+EK_FN int ek_idle(ek_u32 algorithm, union ek_state *state, struct ek_window *window, ek_u64 idle_us)
 {
 	if (algorithm == EK_FAR)
-		ek_far_idle(&state->far, idle_us);
+		ek_far_idle(&state->far, window, idle_us);
 	return algorithm == EK_GHSTCP ? ek_ghstcp_idle(&state->ghstcp) : 0;
 }
 

@@ -205,21 +205,27 @@ EK_FN ek_u32 ek_far_sample(const struct ek_far_tunables *tunables, struct ek_far
 	return state->window / EK_FAR_UNIT;
 }
 
-/* The rate at which segments leave, in bytes per second: the window a round trip and a tenth more, in startup twice as much. */
+/* The rate at which segments leave, in bytes per second: the window a round trip and a tenth more, in startup twice as much.
+ * The first segments on a path that is known leave at its rate. */
 EK_FN ek_u64 ek_far_pace(const struct ek_far *state, ek_u32 srtt_us, ek_u32 mss)
 {
-	ek_u64 bytes = (ek_u64)state->window * ek_min(mss, 1u << 16) / EK_FAR_UNIT;
+	ek_u64 bytes = (ek_u64)(state->flags & EK_FAR_KNOWN ? state->own : state->window) * ek_min(mss, 1u << 16) / EK_FAR_UNIT;
 
+	/* What arrives later than that, the path has delayed. */
+	if (state->flags & EK_FAR_KNOWN)
+		return bytes * 1000000 / ek_max(state->fair, 1);
 	bytes = state->flags & EK_FAR_STARTUP ? bytes * 2 : bytes + bytes / 10;
 	return bytes * 1000000 / ek_max(srtt_us, 1);
 }
 
 /* Something is sent after nothing was for so long. What the connection has seen itself is not trusted for longer than a least round
  * trip counts. */
-EK_FN void ek_far_idle(struct ek_far *state, ek_u64 idle_us)
+EK_FN void ek_far_idle(struct ek_far *state, struct ek_window *window, ek_u64 idle_us)
 {
-	if (idle_us > EK_FAR_BASE_MS * 1000ull)
-		ek_far_init(state);
+	if (idle_us <= EK_FAR_BASE_MS * 1000ull)
+		return;
+	ek_far_init(state);
+	window->cwnd = ek_min(window->cwnd, state->window / EK_FAR_UNIT);
 }
 
 /* A retransmission timeout: the window begins anew, and grows to what was known of the path. The losses that it marks itself do not

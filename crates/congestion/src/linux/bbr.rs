@@ -376,7 +376,7 @@ impl CongestionControl for LinuxBbr {
         self.begins_round = true;
     }
 
-    fn on_idle(&mut self, _idle_us: u64) -> bool {
+    fn on_idle(&mut self, _window: &mut Window, _idle_us: u64) -> bool {
         self.restarts = true;
         self.aggregation.restart(self.now_us);
         if self.mode == Mode::ProbeBandwidth {

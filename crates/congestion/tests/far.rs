@@ -192,3 +192,16 @@ fn a_path_that_does_not_carry_it_any_more_is_forgotten() {
     path.first_ten();
     assert!(path.window.cwnd <= 20, "{}", path.window.cwnd);
 }
+
+/// Flights that are acknowledged as a whole, and too short to tell anything of the path: the window grows all the same.
+#[test]
+fn short_flights_on_a_known_path_do_not_hold_the_window() {
+    let mut path = Path::untried();
+    path.fills(100);
+    path.again(1_000_000);
+    for _ in 0..20 {
+        path.control.on_idle(&mut path.window, 300_000);
+        path.train(4, 0, (80_000, 800), false);
+    }
+    assert!(path.window.cwnd > 12, "{}", path.window.cwnd);
+}

@@ -11,6 +11,7 @@ type Test = fn() -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
     ("a connection begins with what an earlier one has found of the path", known_path),
+    ("a leg that is used again begins with what it has found", known_leg),
     ("a radio network that loses packets is filled between two proxies, simulated and in the lab", radio),
 ];
 
@@ -76,6 +77,55 @@ start = "3s"
 from = "a"
 to = "b"
 bytes = "1MB"
+start = "12s"
+"#;
+
+/// The same path between two nodes that encrypt: ten megabytes take 1.1 s, and 2.6 s over an unknown path.
+fn known_leg() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let scenario = folder.path().join("leg.toml");
+    std::fs::write(&scenario, KNOWN_LEG)?;
+    let mut run = Command::new(EKIDEN);
+    let record = done(run.args(["lab", "run"]).arg(&scenario).args(["--record", "/dev/null", "--json"]))?;
+    let record: Value = serde_json::from_str(&record)?;
+    let seconds = record["flows"][1]["duration_us"].as_f64().unwrap_or(f64::NAN) / 1e6;
+    ensure(seconds < 2.5, || format!("{seconds} s\n{record}"))
+}
+
+const KNOWN_LEG: &str = r#"name = "leg"
+[tcp]
+congestion = "cubic"
+send_buffer = "16MiB"
+receive_buffer = "16MiB"
+[node.client]
+[node.home]
+kind = "proxy"
+[node.away]
+kind = "proxy"
+tcp = { congestion = "ekiden_far" }
+[node.server]
+[link.lan]
+ends = ["client", "home"]
+rate = "1Gbit/s"
+[link.line]
+ends = ["home", "away"]
+rate = "100Mbit/s"
+delay = "100ms"
+queue = "1250KB"
+[link.far]
+ends = ["away", "server"]
+rate = "1Gbit/s"
+[flow.long]
+from = "server"
+to = "client"
+via = ["away", "auto", "home"]
+bytes = "40MB"
+start = "2s"
+[flow.known]
+from = "server"
+to = "client"
+via = ["away", "auto", "home"]
+bytes = "10MB"
 start = "12s"
 "#;
 

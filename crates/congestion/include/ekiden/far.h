@@ -163,7 +163,7 @@ EK_FN void ek_far_explore(const struct ek_far_tunables *tunables, struct ek_far 
 		return;
 	else if (arrived >= EK_FAR_TRAIN)
 		ek_far_confirm(tunables, state, arrived, (ek_u32)sample->now_us - state->round_at_us);
-	else if (!arrived && sample->delivered_now >= EK_FAR_TRAIN)
+	else if (!arrived && sample->delivered_now >= EK_FAR_AT_ONCE)
 		/* All at once: acknowledgements that come together do not tell how fast the segments came. */
 		ek_far_confirm(tunables, state, 0, 0);
 }

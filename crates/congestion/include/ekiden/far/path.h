@@ -10,8 +10,10 @@
 
 #include "window.h"
 
-/* So many segments, one after the other, tell how fast they come through. */
-#define EK_FAR_TRAIN 8u
+/* So many segments after the first acknowledgement tell how fast they come through; and so many in one come too fast to tell. Of ten
+ * segments one or the other is seen, however many of them an acknowledgement covers. */
+#define EK_FAR_TRAIN 6u
+#define EK_FAR_AT_ONCE 5u
 
 /* What is known of a path. All zero: nothing. */
 struct ek_path {
@@ -22,30 +24,36 @@ struct ek_path {
 	ek_u32 is_free; /* the connection that has told it has ended */
 };
 
-/* What a connection in startup may begin with. While another one uses what the path carries, nothing. */
-EK_FN void ek_far_resume(const struct ek_far_tunables *tunables, struct ek_far *state, const struct ek_path *path, ek_u64 now_us)
-{
-	ek_u32 age_ms = (ek_u32)(now_us / 1000) - path->at_ms;
-
-	if (!(state->flags & EK_FAR_STARTUP) || state->flags & EK_FAR_JUMPS || state->timed_out)
-		return;
-	state->flags &= ~EK_FAR_KNOWN;
-	state->chance = 0;
-	if (!path->window || age_ms / 1000 >= tunables->remember_s)
-		return;
-	if (!path->is_free && age_ms < path->base_us / 1000 * 4 + 100)
-		return;
-	state->flags |= EK_FAR_KNOWN | EK_FAR_ANEW;
-	state->own = path->window;
-	state->fair = path->base_us;
-	state->chance = ek_min(path->chance, EK_FAR_CHANCE);
-}
-
 /* What the path is known for does not hold now. */
 EK_FN void ek_far_forget(struct ek_far *state)
 {
 	state->flags &= ~EK_FAR_KNOWN;
 	state->chance = state->fair = 0;
+}
+
+/* What a connection in startup may begin with. While another one uses what the path carries, nothing. */
+EK_FN void ek_far_resume(const struct ek_far_tunables *tunables, struct ek_far *state, const struct ek_path *path, ek_u64 now_us)
+{
+	ek_u32 age_ms = (ek_u32)(now_us / 1000) - path->at_ms;
+	int is_in_use = !path->is_free && age_ms < path->base_us / 1000 * 4 + 100;
+
+	if (!(state->flags & EK_FAR_STARTUP) || state->flags & EK_FAR_JUMPS || state->timed_out)
+		return;
+	if (state->tried && !(state->flags & EK_FAR_KNOWN))
+		return;
+	if (!path->window || age_ms / 1000 >= tunables->remember_s || is_in_use) {
+		ek_far_forget(state);
+		state->tried = 0;
+		return;
+	}
+	/* Only once: each flight that is acknowledged as a whole would begin a round anew. */
+	if (!state->tried)
+		state->flags |= EK_FAR_ANEW;
+	state->flags |= EK_FAR_KNOWN;
+	state->tried = 1;
+	state->own = path->window;
+	state->fair = path->base_us;
+	state->chance = ek_min(path->chance, EK_FAR_CHANCE);
 }
 
 /* Reconnaissance: `arrived` segments, none lost before, `took` us for those after the first. */

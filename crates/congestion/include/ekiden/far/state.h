@@ -88,6 +88,7 @@ struct ek_far {
 	ek_u8 late; /* in startup: round trips in a row beyond the target; after it: rounds */
 	ek_u8 samples : 5; /* round trips measured, up to 16 */
 	ek_u8 timed_out : 1; /* there was a retransmission timeout */
+	ek_u8 tried : 1; /* what is known of the path was, or is being, confirmed */
 	ek_u8 largest; /* rounds in a row with the largest step */
 	ek_u8 forced : 2; /* decreases in a row after which the queue was not empty, up to 3 */
 	ek_u8 learnt : 2; /* rounds from which the chance of loss is known, up to 3 */
@@ -158,7 +159,7 @@ EK_FN void ek_far_init(struct ek_far *state)
 	state->noise = state->swing = 0;
 	state->flags = EK_FAR_STARTUP | EK_FAR_SEEKS | EK_FAR_ANEW;
 	state->full_rounds = state->hold = state->forced = state->late = 0;
-	state->timed_out = 0;
+	state->timed_out = state->tried = 0;
 	state->samples = state->learnt = state->beyond = state->largest = state->calm = 0;
 }
 

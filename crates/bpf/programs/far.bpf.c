@@ -21,19 +21,28 @@ struct {
 	__type(value, struct ek_path);
 } ekiden_paths SEC(".maps");
 
+/* IPv4 addresses stand in the first word, also those of an IPv6 socket (RFC 4291, section 2.5.5.2). */
+INLINE void path_address(u32 *to, const struct in6_addr *address)
+{
+	const u32 *words = address->in6_u.u6_addr32;
+
+	if (!words[0] && !words[1] && words[2] == bpf_htonl(0xffff)) {
+		to[0] = words[3];
+		return;
+	}
+	to[0] = words[0];
+	to[1] = words[1];
+	to[2] = words[2];
+	to[3] = words[3];
+}
+
 INLINE struct path_key path_key(struct sock *sk)
 {
 	struct path_key key = { .namespace = sk->__sk_common.skc_net.net->net_cookie };
 
 	if (sk->__sk_common.skc_family == AF_INET6) {
-		key.local[0] = sk->__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[0];
-		key.local[1] = sk->__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[1];
-		key.local[2] = sk->__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[2];
-		key.local[3] = sk->__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[3];
-		key.remote[0] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[0];
-		key.remote[1] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[1];
-		key.remote[2] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[2];
-		key.remote[3] = sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[3];
+		path_address(key.local, &sk->__sk_common.skc_v6_rcv_saddr);
+		path_address(key.remote, &sk->__sk_common.skc_v6_daddr);
 	} else {
 		key.local[0] = sk->__sk_common.skc_rcv_saddr;
 		key.remote[0] = sk->__sk_common.skc_daddr;
@@ -41,12 +50,18 @@ INLINE struct path_key path_key(struct sock *sk)
 	return key;
 }
 
+INLINE struct ek_path *known_path(struct sock *sk)
+{
+	struct path_key key = path_key(sk);
+
+	return bpf_map_lookup_elem(&ekiden_paths, &key);
+}
+
 /* Begins with what is known of the path. */
 INLINE void resume(struct sock *sk)
 {
 	const struct ek_tunables *parameters = tunables();
-	struct path_key key = path_key(sk);
-	struct ek_path *path = bpf_map_lookup_elem(&ekiden_paths, &key);
+	struct ek_path *path = known_path(sk);
 
 	if (path && parameters)
 		ek_far_resume(&parameters->far, &connection(sk)->state.far, path, tcp_sk(sk)->tcp_mstamp);
@@ -95,12 +110,14 @@ SEC("struct_ops") void far_acked(u64 *context)
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct ek_window before = window(tp);
 	struct ek_path path;
+	u32 jumped;
 	struct ek_sample sample = {
 		.now_us = tp->tcp_mstamp,
 		.delivered = tp->delivered,
 		.delivered_before = rate->prior_delivered,
 		.delivered_now = rate->acked_sacked,
 		.lost = tp->lost,
+		.lost_now = rate->losses > 0 ? (u32)rate->losses : 0,
 		.was_in_flight = rate->prior_in_flight,
 		.rtt_us = rate->rtt_us > 0 ? (u32)rate->rtt_us : 0,
 		.srtt_us = tp->srtt_us >> 3,
@@ -112,8 +129,17 @@ SEC("struct_ops") void far_acked(u64 *context)
 	/* The handshake is acknowledged before the algorithm starts. */
 	if (!parameters || !connection(sk)->round_end_us)
 		return;
+	if (connection(sk)->state.far.flags & EK_FAR_KNOWN)
+		resume(sk);
+	jumped = connection(sk)->state.far.flags & EK_FAR_JUMPS;
 	tp->snd_cwnd = ek_min(ek_far_sample(&parameters->far, &connection(sk)->state.far, &sample), tp->snd_cwnd_clamp);
 	pace(sk);
+	if (!jumped && connection(sk)->state.far.flags & EK_FAR_JUMPS) {
+		struct ek_path *used = known_path(sk);
+
+		if (used)
+			ek_far_claim(used, tp->tcp_mstamp);
+	}
 	if (ek_far_learnt(&connection(sk)->state.far, tp->tcp_mstamp, &path)) {
 		struct path_key key = path_key(sk);
 
@@ -129,7 +155,8 @@ SEC("struct_ops") void BPF_PROG(far_event, struct sock *sk, u32 event)
 	struct ek_window before = window(tcp_sk(sk));
 	u64 due = connection(sk)->round_end_us, now = tcp_sk(sk)->tcp_mstamp;
 
-	if (event != CA_EVENT_TX_START || !due)
+	/* After a timeout nothing is in flight either. */
+	if (event != CA_EVENT_TX_START || !due || tcp_sk(sk)->packets_out)
 		return;
 	if (due > 1 && now > due) {
 		struct ek_window after = before;
@@ -159,10 +186,10 @@ SEC("struct_ops") u32 BPF_PROG(far_undo, struct sock *sk)
 
 SEC("struct_ops") void BPF_PROG(far_end, struct sock *sk)
 {
-	struct path_key key = path_key(sk);
-	struct ek_path *path = bpf_map_lookup_elem(&ekiden_paths, &key);
+	struct ek_path *path = known_path(sk);
 
-	if (path)
+	/* Kernels before 6.13 release what was never established, too. */
+	if (path && connection(sk)->round_end_us)
 		ek_far_end(&connection(sk)->state.far, path);
 	on_release(sk, EK_FAR);
 }

@@ -60,6 +60,7 @@ struct tcp_sock {
 	u32 snd_cwnd_cnt;
 	u32 snd_cwnd_clamp;
 	u32 snd_ssthresh;
+	u32 packets_out;
 	u32 max_packets_out;
 	u32 mss_cache;
 	u32 delivered; /* segments, as the next */
@@ -81,6 +82,7 @@ struct rate_sample {
 	s32 delivered;
 	long interval_us;
 	long rtt_us;
+	int losses;
 	u32 acked_sacked;
 	u32 prior_in_flight;
 	bool is_app_limited;

@@ -43,6 +43,15 @@ int ekiden_learnt(union ek_state *state, ek_u64 now_us, struct ek_path *path)
 	return ek_far_learnt(&state->far, now_us, path);
 }
 
+/* Of EK_FAR: whether what is known of the path is being confirmed. */
+int ekiden_confirms(const union ek_state *state) { return !!(state->far.flags & EK_FAR_KNOWN); }
+
+/* Of EK_FAR: whether the window has jumped. */
+int ekiden_jumps(const union ek_state *state) { return !!(state->far.flags & EK_FAR_JUMPS); }
+
+/* Of EK_FAR. */
+void ekiden_claim(struct ek_path *path, ek_u64 now_us) { ek_far_claim(path, now_us); }
+
 /* Of EK_FAR. */
 void ekiden_end(const union ek_state *state, struct ek_path *path) { ek_far_end(&state->far, path); }
 

@@ -27,12 +27,14 @@ struct Sample {
     delivered_before: u32,
     delivered_now: u32,
     lost: u32,
+    lost_now: u32,
     was_in_flight: u32,
     rtt_us: u32,
     srtt_us: u32,
     mss: u32,
     is_valid: u32,
     is_app_limited: u32,
+    unused: u32,
 }
 
 impl From<&RateSample> for Sample {
@@ -44,12 +46,14 @@ impl From<&RateSample> for Sample {
             delivered_before: sample.before.map_or(0, |before| before.delivered as u32),
             delivered_now: sample.delivered_now,
             lost: sample.lost as u32,
+            lost_now: sample.lost_now,
             was_in_flight: sample.was_in_flight,
             rtt_us: sample.rtt_us.unwrap_or_default(),
             srtt_us: sample.srtt_us,
             mss: sample.mss,
             is_valid: sample.before.is_some().into(),
             is_app_limited: sample.before.is_some_and(|before| before.is_app_limited).into(),
+            unused: 0,
         }
     }
 }
@@ -71,6 +75,9 @@ unsafe extern "C" {
     safe fn ekiden_undo(algorithm: u32, state: &mut State) -> i32;
     safe fn ekiden_idle(algorithm: u32, state: &mut State, window: &mut Window, idle_us: u64) -> i32;
     safe fn ekiden_resume(tunables: &Tunables, state: &mut State, path: &KnownPath, now_us: u64);
+    safe fn ekiden_confirms(state: &State) -> i32;
+    safe fn ekiden_jumps(state: &State) -> i32;
+    safe fn ekiden_claim(path: &mut KnownPath, now_us: u64);
     safe fn ekiden_end(state: &State, path: &mut KnownPath);
     safe fn ekiden_learnt(state: &mut State, now_us: u64, path: &mut KnownPath) -> i32;
     safe fn ekiden_sample(tunables: &Tunables, state: &mut State, sample: &Sample) -> u32;
@@ -114,6 +121,7 @@ pub struct KnownPath {
     base_us: u32,
     chance: u32,
     at_ms: u32,
+    used_ms: u32,
     is_free: u32,
 }
 
@@ -199,12 +207,16 @@ impl CongestionControl for Native {
     }
 
     fn on_sample(&mut self, window: &mut Window, sample: &RateSample) {
-        if let Some(path) = &self.path
-            && std::mem::take(&mut self.resumes)
-        {
-            ekiden_resume(&self.tunables, &mut self.state, &known(path), sample.now_us);
+        let now_us = sample.now_us;
+        let resumes = std::mem::take(&mut self.resumes) || ekiden_confirms(&self.state) != 0;
+        if let Some(path) = self.path.as_ref().filter(|_| resumes) {
+            ekiden_resume(&self.tunables, &mut self.state, &known(path), now_us);
         }
+        let jumped = ekiden_jumps(&self.state) != 0;
         window.cwnd = ekiden_sample(&self.tunables, &mut self.state, &sample.into()).min(window.clamp);
+        if let Some(path) = self.path.as_ref().filter(|_| !jumped && ekiden_jumps(&self.state) != 0) {
+            ekiden_claim(&mut known(path), now_us);
+        }
         let bytes = ekiden_pace(&self.state, sample.srtt_us, sample.mss);
         self.rate = Some(bytes as f64 / f64::from(sample.mss.max(1)));
         let mut learnt = KnownPath::default();

@@ -205,3 +205,82 @@ fn short_flights_on_a_known_path_do_not_hold_the_window() {
     }
     assert!(path.window.cwnd > 12, "{}", path.window.cwnd);
 }
+
+/// A path that carries 400 segments in a round trip, and is known, and a connection that has jumped.
+fn jumped() -> Path {
+    let mut path = Path::untried();
+    path.fills(100);
+    path.again(1_000_000);
+    path.first_ten();
+    assert!((150..=220).contains(&path.window.cwnd), "{}", path.window.cwnd);
+    path
+}
+
+/// So is one that times out, and what is not confirmed any more is no window to come back to.
+#[test]
+fn a_jump_that_times_out_is_forgotten() {
+    let mut path = jumped();
+    path.control.on_timeout();
+    path.window.cwnd = 4;
+    path.sample.lost += 100;
+    path.train(2, 0, (80_000, 400), false);
+    path.control.undo();
+    assert!(path.window.cwnd <= 12, "{}", path.window.cwnd);
+    path.again(1_000_000);
+    path.first_ten();
+    assert!(path.window.cwnd <= 20, "{}", path.window.cwnd);
+}
+
+/// A recovery that was none changes nothing: the kernel undoes those too.
+#[test]
+fn an_undone_recovery_leaves_a_jump_as_it_is() {
+    let mut path = jumped();
+    let jump = path.window.cwnd;
+    path.control.undo();
+    path.train(2, 0, (80_000, 400), false);
+    assert!(path.window.cwnd <= jump + 4, "{} after {jump}", path.window.cwnd);
+}
+
+/// The first acknowledgement covers nine of ten segments, and says that one is lost.
+#[test]
+fn a_loss_in_the_first_acknowledgement_means_an_unknown_path() {
+    let mut path = Path::untried();
+    path.fills(100);
+    path.again(1_000_000);
+    (path.sample.lost, path.sample.lost_now) = (1, 1);
+    (path.sample.delivered, path.sample.delivered_now, path.sample.was_in_flight) = (9, 9, 10);
+    (path.sample.rtt_us, path.sample.srtt_us) = (Some(80_000), 80_000);
+    path.sample.before = Some(Before { delivered: 0, interval_us: 80_000, is_app_limited: false });
+    path.control.on_sample(&mut path.window, &path.sample);
+    assert!(path.window.cwnd <= 20, "{}", path.window.cwnd);
+}
+
+/// Connections that begin at the same time do not all jump.
+#[test]
+fn what_one_connection_begins_with_is_no_room_for_another() {
+    let mut path = jumped();
+    let mut other = Native::new(Algorithm::Far, Arc::new(Tunables::default()));
+    other.remember(&path.memory);
+    std::mem::swap(&mut other, &mut path.control);
+    (path.window, path.sample.delivered, path.sample.before) = (Window::default(), 0, None);
+    path.sample.now_us -= 70_000;
+    path.first_ten();
+    assert!(path.window.cwnd <= 20, "{}", path.window.cwnd);
+}
+
+/// One of many connections had a small part, or a receiver took little: whoever comes after them is not slower for it.
+#[test]
+fn a_small_part_of_a_path_does_not_end_the_startup() {
+    for part in [4, 60] {
+        let mut path = Path::untried();
+        for _ in 0..100 {
+            let sent = path.window.cwnd.max(4);
+            path.round(sent.min(part), sent.saturating_sub(part), 80_000, false);
+        }
+        path.again(1_000_000);
+        path.first_ten();
+        assert!(path.window.cwnd >= 10, "{part}: {}", path.window.cwnd);
+        path.fills(5);
+        assert!(path.window.cwnd >= 300, "{part}: {}", path.window.cwnd);
+    }
+}

@@ -157,7 +157,7 @@ EK_FN void ek_far_explore(const struct ek_far_tunables *tunables, struct ek_far 
 {
 	ek_u32 arrived = sample->delivered - state->round_delivered;
 
-	if (sample->lost != state->round_lost)
+	if (sample->lost_now || sample->lost != state->round_lost)
 		ek_far_forget(state);
 	else if (state->base_us == EK_FAR_NONE)
 		return;
@@ -206,7 +206,7 @@ EK_FN ek_u32 ek_far_sample(const struct ek_far_tunables *tunables, struct ek_far
 }
 
 /* The rate at which segments leave, in bytes per second: the window a round trip and a tenth more, in startup twice as much.
- * The first segments on a path that is known leave at its rate. */
+ * On a path that is known, segments leave at its rate until that is confirmed. */
 EK_FN ek_u64 ek_far_pace(const struct ek_far *state, ek_u32 srtt_us, ek_u32 mss)
 {
 	ek_u64 bytes = (ek_u64)(state->flags & EK_FAR_KNOWN ? state->own : state->window) * ek_min(mss, 1u << 16) / EK_FAR_UNIT;
@@ -234,10 +234,14 @@ EK_FN void ek_far_timeout(struct ek_far *state)
 {
 	if (!state->restore && !(state->flags & EK_FAR_STARTUP))
 		state->restore = ek_far_bounded(state->own / 2);
-	if (state->flags & EK_FAR_JUMPS)
+	if (state->flags & EK_FAR_KNOWN)
+		ek_far_forget(state);
+	/* With EK_FAR_JUMPS: nothing is known any more. */
+	if (state->flags & EK_FAR_JUMPS) {
 		state->restore = 0;
+		state->flags |= EK_FAR_NEWS;
+	}
 	state->window = EK_FAR_LEAST * EK_FAR_UNIT;
-	state->flags &= ~(EK_FAR_KNOWN | EK_FAR_JUMPS);
 	state->flags |= EK_FAR_STARTUP | EK_FAR_ANEW;
 	state->full_rate = 0;
 	state->full_rounds = state->late = 0;
@@ -247,7 +251,7 @@ EK_FN void ek_far_timeout(struct ek_far *state)
 /* The timeout was none (RFC 5682). */
 EK_FN void ek_far_undo(struct ek_far *state)
 {
-	if (!state->restore)
+	if (!state->restore || state->flags & EK_FAR_JUMPS)
 		return;
 	state->restore *= 2;
 	ek_far_leave_startup(state);

@@ -36,7 +36,8 @@ for _ in range(3 if who_ends == "client" else 10):
         s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     s.close()
 print(answers)
-assert all(retransmitted == 0 for _, retransmitted in answers), answers
+# One may meet what the machine has delayed of the connection before.
+assert sum(retransmitted for _, retransmitted in answers) <= 1, answers
 assert answers[0][0] == "42000", answers
 P
 node island

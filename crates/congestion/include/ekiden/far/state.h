@@ -30,7 +30,7 @@ enum ek_far_flags {
 	EK_FAR_SEEKS = 8, /* Reno's part is not known yet: it doubles */
 	EK_FAR_ANEW = 16, /* the next sample begins a round, and what came before does not count */
 	EK_FAR_KNOWN = 32, /* in startup: what the path carried before is in `own`, `fair` and `chance`, and not confirmed yet */
-	EK_FAR_JUMPS = 64, /* the window has jumped to half of that, and what was sent since is not acknowledged yet */
+	EK_FAR_JUMPS = 64, /* the window has jumped to half of that, and half of the jump has not been acknowledged yet */
 	EK_FAR_NEWS = 128, /* there is something to remember of the path */
 };
 
@@ -48,12 +48,14 @@ struct ek_sample {
 	ek_u32 delivered_before; /* when the newest segment that it reports was sent */
 	ek_u32 delivered_now;
 	ek_u32 lost; /* over the whole connection */
+	ek_u32 lost_now; /* found by it */
 	ek_u32 was_in_flight; /* before it */
 	ek_u32 rtt_us; /* 0: none was measured */
 	ek_u32 srtt_us;
 	ek_u32 mss; /* bytes */
 	ek_u32 is_valid; /* 0: it reports no new segment */
 	ek_u32 is_app_limited;
+	ek_u32 unused; /* the structure ends at a multiple of eight bytes */
 };
 
 struct ek_far {
@@ -64,7 +66,7 @@ struct ek_far {
 	ek_u32 own; /* by the queue; with EK_FAR_KNOWN, what the path carried in a round trip */
 	ek_u32 fair; /* a Reno flow's; with EK_FAR_KNOWN, the least round trip of then */
 	ek_u32 step;
-	ek_u32 restore; /* after a timeout: startup ends at this window; 0: none */
+	ek_u32 restore; /* startup ends at this window, which was known before a timeout or of an earlier connection; 0: none */
 	ek_u32 round_at_us, round_delivered, round_lost; /* when the round began */
 	ek_u32 least_us, most_us; /* round trips of this round */
 	ek_u32 used; /* the most in flight in this round, in segments */

@@ -12,16 +12,31 @@ EK_FN void ek_far_restart_step(struct ek_far *state)
 	state->beyond = 0;
 }
 
+/* What the path is known for does not hold now. */
+EK_FN void ek_far_forget(struct ek_far *state)
+{
+	state->flags &= ~EK_FAR_KNOWN;
+	state->chance = state->fair = 0;
+}
+
 EK_FN void ek_far_leave_startup(struct ek_far *state)
 {
+	if (state->flags & EK_FAR_KNOWN)
+		ek_far_forget(state);
 	state->flags &= ~EK_FAR_STARTUP;
 	state->hoped_us = EK_FAR_NONE;
 	state->deaf = state->late = 0;
 	if (state->restore) {
-		/* After a timeout what was known of the path holds. */
+		/* What was known of the path holds: before a timeout, or of an earlier connection. */
 		state->own = state->window = ek_far_bounded(state->restore);
 		state->restore = 0;
 		state->hold = 1;
+		/* What an earlier connection carried may be less than there is: from there on the window grows fast while no queue is seen. */
+		if (state->flags & EK_FAR_JUMPS) {
+			ek_far_restart_step(state);
+			state->step = state->own / 16;
+			state->largest = 12;
+		}
 		return;
 	}
 	state->flags |= EK_FAR_DRAINS | EK_FAR_SEEKS;

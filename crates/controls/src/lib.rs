@@ -3,7 +3,7 @@
 
 mod parameters;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ekiden_congestion::{Algorithm, CongestionParameters, Tunables};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
@@ -67,14 +67,20 @@ pub fn register(
         Err(error) => (Vec::new(), Some(Arc::new(error))),
     };
     for one in held.iter().chain(&fresh).filter(|one| ours.contains(&one.algorithm())) {
-        compare(one, tunables.map(Tunables::parameters));
+        let is_as_wanted = compare(one, tunables.map(Tunables::parameters));
+        if is_as_wanted && holds(&fresh, one.algorithm()) {
+            tracing::info!("'{}' is in the kernel", one.algorithm());
+        }
     }
     let mut unavailable = Vec::new();
     for name in names {
         let is_missing = refusal.is_some() && loadable(name).is_some_and(|one| missing.contains(&one));
         let reason = match (why_unavailable(name), &refusal) {
             (None, Some(error)) if is_missing => {
-                tracing::info!("'{name}' is used as another process has brought it into the kernel: {error}");
+                let said = format!("'{name}' is used as another process has brought it into the kernel: {error}");
+                if is_new(&said) {
+                    tracing::info!("{said}");
+                }
                 None
             }
             (Some(Reason::Unknown { .. }), Some(error)) if is_missing => Some(Reason::Load(error.clone())),
@@ -114,12 +120,27 @@ fn holds(held: &[Registration], algorithm: Algorithm) -> bool {
     held.iter().any(|one| one.algorithm() == algorithm)
 }
 
-/// Logs which parameters in the kernel differ from those of the configuration or, if it has none, from the defaults.
-fn compare(held: &Registration, wanted: Option<CongestionParameters>) {
+/// Whether this process has not asked for the same text before. What is said at each reload is said once.
+pub fn is_new(text: &str) -> bool {
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_new = !said.iter().any(|before| before == text);
+    if is_new {
+        said.push(text.into());
+    }
+    is_new
+}
+
+/// Logs which parameters in the kernel differ from those of the configuration or, if it has none, from the defaults. Returns whether
+/// none does.
+fn compare(held: &Registration, wanted: Option<CongestionParameters>) -> bool {
     let name = held.algorithm().name();
     let found = match held.parameters() {
         Ok(found) => found,
-        Err(error) => return tracing::warn!("the parameters of '{name}' are not known: {error}"),
+        Err(error) => {
+            tracing::warn!("the parameters of '{name}' are not known: {error}");
+            return false;
+        }
     };
     let mut differences = Vec::new();
     let expected = wanted.unwrap_or_default();
@@ -131,15 +152,17 @@ fn compare(held: &Registration, wanted: Option<CongestionParameters>) {
     }
     let differences = differences.join(", ");
     if differences.is_empty() {
-        tracing::info!("'{name}' is in the kernel");
-    } else if wanted.is_some() {
+        return true;
+    }
+    if wanted.is_some() {
         tracing::warn!(
             "'{name}' was in the kernel with other parameters than [congestion] has, which stay: {differences} \
              ('ekiden congestion set' changes them)"
         );
-    } else {
+    } else if is_new(&format!("{name}: {differences}")) {
         tracing::info!("'{name}' was in the kernel with parameters that are not the defaults: {differences}");
     }
+    false
 }
 
 /// The names of ekiden's own congestion controls.

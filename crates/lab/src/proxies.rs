@@ -66,6 +66,8 @@ impl Lab {
         if is_member {
             let _ = writeln!(text, "key_file = \"{}\"", key_file(name));
         }
+        // The scenario's, which the routes have.
+        text += "\n[tcp]\ncongestion = \"kernel\"\n";
         let mut listen = |label: &str, kind: &str, port: u16, more: &str| {
             let _ = write!(text, "\n[listen.{label}]\nkind = \"{kind}\"\naddress = \"{own}:{port}\"\n{more}");
         };

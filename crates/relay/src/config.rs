@@ -83,11 +83,53 @@ pub struct Exit {
     pub allow: Vec<Pattern>,
 }
 
+/// Which congestion control connections have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Congestion {
+    /// Legs have `ekiden_far` where this host can have it. All others have the kernel's.
+    #[default]
+    Auto,
+    /// The kernel's: by the route, or the host's default.
+    Kernel,
+    /// The one of this name.
+    Named(String),
+}
+
+impl Congestion {
+    const AUTO: &str = "auto";
+    const KERNEL: &str = "kernel";
+
+    fn of(word: &str) -> Self {
+        match word {
+            Self::AUTO => Self::Auto,
+            Self::KERNEL => Self::Kernel,
+            name => Self::Named(name.into()),
+        }
+    }
+
+    fn word(&self) -> &str {
+        match self {
+            Self::Auto => Self::AUTO,
+            Self::Kernel => Self::KERNEL,
+            Self::Named(name) => name,
+        }
+    }
+
+    fn name(&self) -> Option<&String> {
+        match self {
+            Self::Named(name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 /// The TCP settings of a connection, and what to do without its congestion control.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tcp {
-    /// The options of its sockets.
+    /// The options of its sockets. Their congestion control is that of `congestion`, if it is named, until the node starts.
     pub options: TcpOptions,
+    /// Which congestion control it is to have.
+    pub congestion: Congestion,
     /// The congestion control to use if the one in `options` is not available. With `None` the node then does not start.
     pub congestion_fallback: Option<String>,
 }

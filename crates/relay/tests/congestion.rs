@@ -1,8 +1,13 @@
-//! Congestion controls that are not available, and what is used in their place. None of these tests needs a privilege.
+//! Congestion controls that are not available, and what is used in their place; what legs have by default. None of these tests needs a
+//! privilege.
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::*;
+use ekiden_net::sock_diag::SockDiag;
+use ekiden_net::socket;
 use ekiden_relay::Relay;
 
 const LISTEN: &str = "[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n";
@@ -58,4 +63,46 @@ fn a_reload_that_names_one_that_is_not_there_changes_nothing() {
     let error = relay.reload(config(&format!("[tcp]\ncongestion = \"nosuch\"\n{LISTEN}"))).unwrap_err();
     assert!(error.to_string().contains("'nosuch' is not available"), "{error}");
     assert_eq!(relay.address("socks"), before);
+}
+
+/// The congestion controls of the connections to a port, at both ends.
+fn controls_at(port: u16) -> BTreeSet<String> {
+    let mut kernel = SockDiag::open().unwrap();
+    let both = [(port, 0), (0, port)].map(|(local, remote)| kernel.connections(local, remote).unwrap());
+    assert!(both.iter().all(|end| !end.is_empty()), "no connection to port {port}");
+    both.into_iter().flatten().map(|socket| socket.congestion).collect()
+}
+
+#[test]
+fn legs_have_their_own_by_default_and_the_kernels_where_it_is_asked_for() {
+    let server = late_echo();
+    let (host, _) = listener();
+    let kernels = socket::congestion(&host).unwrap();
+    let (held, unavailable) = ekiden_controls::register(&["ekiden_far".to_owned()], None, &[]);
+    let of_legs = if unavailable.is_empty() { "ekiden_far" } else { &kernels };
+    for (asked, of_legs) in [("", of_legs), ("[tcp]\ncongestion = \"kernel\"\n", &kernels)] {
+        let chain = Chain::with(1, asked, asked);
+        let _client = chain.socks(server);
+        let leg = chain.nodes[0].address("leg").unwrap().port();
+        assert_eq!(controls_at(leg), BTreeSet::from([of_legs.to_owned()]), "{asked}");
+        assert_eq!(controls_at(server.port()), BTreeSet::from([kernels.clone()]), "{asked}");
+        assert_eq!(controls_at(chain.address("socks").port()), BTreeSet::from([kernels.clone()]), "{asked}");
+    }
+    drop(held);
+}
+
+#[test]
+fn what_a_leg_has_can_be_said_at_its_peer_and_its_listener() {
+    let server = late_echo();
+    let mode = Mode::Tls;
+    let (own, nodes, known) = (mode.node("key"), mode.listener("key"), mode.peer("key"));
+    let reno = "tcp = { congestion = \"reno\" }\n";
+    let leg = node(&format!("{own}[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:0\"\n{nodes}{reno}"));
+    let address = leg.address("leg").unwrap();
+    let entry = node(&format!(
+        "name = \"entry\"\n{own}{LISTEN}[peer.n1]\naddress = \"{address}\"\n{known}{reno}[[route]]\nto = [\"*\"]\nvia = [\"n1\"]\n"
+    ));
+    let (code, _client) = socks(entry.address("socks").unwrap(), "127.0.0.1", server.port());
+    assert_eq!(code, 0);
+    assert_eq!(controls_at(address.port()), BTreeSet::from(["reno".to_owned()]));
 }

@@ -120,10 +120,7 @@ EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *s
 		state->depth_us += state->depth_us / 512 + 1;
 	if (state->flags & EK_FAR_STARTUP)
 		return;
-	if (rate >= state->top_rate / 10 * 9 || limited)
-		state->fair = ek_min(state->fair, state->own / 4);
-	else if (state->forced >= 2)
-		state->fair = ek_far_bounded((ek_u64)state->fair + (state->flags & EK_FAR_SEEKS ? state->fair : EK_FAR_UNIT));
+	ek_far_compete(state, rate, limited);
 	proven = ek_far_proven(state, delivered);
 	state->own = ek_min(state->own, proven);
 	state->fair = ek_min(state->fair, proven);
@@ -232,7 +229,7 @@ EK_FN void ek_far_idle(struct ek_far *state, struct ek_window *window, ek_u64 id
  * count. */
 EK_FN void ek_far_timeout(struct ek_far *state)
 {
-	if (!state->restore && !(state->flags & EK_FAR_STARTUP))
+	if (!(state->flags & EK_FAR_STARTUP))
 		state->restore = ek_far_bounded(state->own / 2);
 	if (state->flags & EK_FAR_KNOWN)
 		ek_far_forget(state);
@@ -251,7 +248,7 @@ EK_FN void ek_far_timeout(struct ek_far *state)
 /* The timeout was none (RFC 5682). */
 EK_FN void ek_far_undo(struct ek_far *state)
 {
-	if (!state->restore || state->flags & EK_FAR_JUMPS)
+	if (!(state->flags & EK_FAR_STARTUP) || !state->restore || state->flags & EK_FAR_JUMPS)
 		return;
 	state->restore *= 2;
 	ek_far_leave_startup(state);

@@ -29,7 +29,7 @@ use super::raw::{
     BUFFERS, KEEPALIVES, Raw, RawAction, RawKind, RawListen, RawPeer, RawRoute, RawTcp, RawVersion, RawVia, THREADS,
     USER_TIMEOUTS,
 };
-use super::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Reply, Tcp};
+use super::{Config, ConfigError, Congestion, Limits, Listener, ListenerKind, Peer, Reply, Tcp};
 use crate::access::logins::{Users, validate_hash};
 use crate::config::route::{Pattern, Route, Routes, Way};
 use overlay::Own;
@@ -395,8 +395,10 @@ impl Source<'_> {
             return Err(self.error(Some(name.span()), message));
         }
         let default = &defaults.options;
+        let congestion = raw.congestion.as_ref().map(|word| Congestion::of(word.get_ref()));
+        let congestion = congestion.unwrap_or_else(|| defaults.congestion.clone());
         let options = TcpOptions {
-            congestion: given(&raw.congestion).or_else(|| default.congestion.clone()),
+            congestion: congestion.name().cloned(),
             send_buffer: given(&raw.send_buffer).or(default.send_buffer),
             receive_buffer: given(&raw.receive_buffer).or(default.receive_buffer),
             keepalive: given(&raw.keepalive).map(Duration::from).or(default.keepalive),
@@ -404,7 +406,7 @@ impl Source<'_> {
             max_segment: None,
         };
         let congestion_fallback = given(&raw.congestion_fallback).or_else(|| defaults.congestion_fallback.clone());
-        Ok(Tcp { options, congestion_fallback })
+        Ok(Tcp { options, congestion, congestion_fallback })
     }
 
     fn identity(&self, path: &Spanned<String>) -> Result<OwnKey> {

@@ -201,7 +201,7 @@ fn patterns(patterns: &[Pattern]) -> String {
 fn tcp_settings(tcp: &Tcp) -> Vec<String> {
     let text = |key: &str, value: Option<String>| value.map(|value| format!("{key} = {value:?}"));
     let settings = [
-        text("congestion", tcp.options.congestion.clone()),
+        text("congestion", Some(tcp.congestion.word().into())),
         text("congestion_fallback", tcp.congestion_fallback.clone()),
         text("send_buffer", tcp.options.send_buffer.map(|size| size.to_string())),
         text("receive_buffer", tcp.options.receive_buffer.map(|size| size.to_string())),

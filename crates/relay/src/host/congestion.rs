@@ -1,13 +1,16 @@
-//! Brings the congestion controls that a configuration names into the kernel, or replaces them by their fallbacks.
+//! Brings the congestion controls that a configuration names into the kernel, or replaces them by their fallbacks; and the one that
+//! legs have by default, where this host can have it.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
 
-use ekiden_controls::{Reason, Registration, unavailable, why_unavailable};
+use ekiden_controls::{Reason, Registration, is_new, unavailable, why_unavailable};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
 
-use crate::config::{Config, Tcp};
+use crate::config::{Config, Congestion, ListenerKind, Tcp};
+
+/// What legs have by default.
+const LEGS: &str = "ekiden_far";
 
 /// A congestion control is not available and has no fallback, or is itself the fallback.
 #[derive(Debug, thiserror::Error)]
@@ -24,8 +27,9 @@ pub struct CongestionUnavailable {
 }
 
 /// Brings those of ekiden's congestion controls that `config` names into the kernel, with its parameters, except those that are
-/// `held` already. Returns the configuration with every unavailable congestion control replaced by its fallback, and the new
-/// registrations, which the caller must keep beside `held`. Logs every difference from what the configuration asks for.
+/// `held` already. Returns the configuration with every unavailable congestion control replaced by its fallback, with that of legs by
+/// default, and the new registrations, which the caller must keep beside `held`. Logs every difference from what the configuration
+/// asks for.
 ///
 /// # Errors
 /// A congestion control is not available and has no fallback, or a fallback is not available.
@@ -39,11 +43,27 @@ pub fn register_or_fall_back(
         names.extend(tcp.options.congestion.clone().filter(|name| !names.contains(name)));
     }
     check_fallbacks(&mut config)?;
-    let (fresh, unavailable) = ekiden_controls::register(&names, config.congestion.as_deref(), held);
+    let (mut fresh, unavailable) = ekiden_controls::register(&names, config.congestion.as_deref(), held);
     for (name, reason) in unavailable {
         replace(&mut config, &name, &reason)?;
     }
+    fresh.extend(give_legs_theirs(&mut config, held));
     Ok((config, fresh))
+}
+
+/// Gives the legs that name no congestion control the default of legs, if it can be had. It is brought in apart from those that are
+/// named: a kernel may take the one and refuse the other. Returns what the caller must keep.
+fn give_legs_theirs(config: &mut Config, held: &[Registration]) -> Vec<Registration> {
+    if legs(config).next().is_none() {
+        return Vec::new();
+    }
+    let (fresh, unavailable) = ekiden_controls::register(&[LEGS.to_owned()], config.congestion.as_deref(), held);
+    if let Some((_, reason)) = unavailable.first() {
+        info_once(&format!("legs have the kernel's congestion control, for '{LEGS}' is not available: {reason}"));
+        return fresh;
+    }
+    legs(config).for_each(|tcp| tcp.options.congestion = Some(LEGS.into()));
+    fresh
 }
 
 /// Checks whether the kernel's congestion controls that `config` names are available. It brings nothing into the kernel, so it
@@ -65,13 +85,24 @@ pub fn outgoing(address: SocketAddr, tcp: &Tcp) -> Result<OwnedFd, SocketError> 
         Err(error @ (SocketError::UnknownCongestion { .. } | SocketError::ForbiddenCongestion { .. })) => error,
         other => return other,
     };
-    let Some(fallback) = &tcp.congestion_fallback else {
-        once(&format!("connections fail: {error}"));
-        return Err(error);
-    };
-    once(&format!("'{fallback}' is used while it is gone: {error}"));
-    let options = TcpOptions { congestion: Some(fallback.clone()), ..tcp.options.clone() };
-    socket::outgoing(address, &options)
+    match (&tcp.congestion_fallback, &tcp.congestion) {
+        (_, Congestion::Auto) => warn_once(&format!("legs have the kernel's congestion control while it is gone: {error}")),
+        (Some(fallback), _) => warn_once(&format!("'{fallback}' is used while it is gone: {error}")),
+        (None, _) => {
+            warn_once(&format!("connections fail: {error}"));
+            return Err(error);
+        }
+    }
+    let congestion = tcp.congestion_fallback.clone().filter(|_| tcp.congestion != Congestion::Auto);
+    socket::outgoing(address, &TcpOptions { congestion, ..tcp.options.clone() })
+}
+
+/// The settings of legs that name no congestion control.
+fn legs(config: &mut Config) -> impl Iterator<Item = &mut Tcp> {
+    let is_leg = |kind: &ListenerKind| matches!(kind, ListenerKind::Leg(_));
+    let listeners = config.listeners.values_mut().filter(move |one| is_leg(&one.kind)).map(|one| &mut one.tcp);
+    let all = listeners.chain(config.peers.values_mut().map(|peer| &mut peer.tcp));
+    all.filter(|tcp| tcp.congestion == Congestion::Auto)
 }
 
 /// All TCP settings of a configuration, each with the name of its table.
@@ -112,11 +143,15 @@ fn replace(config: &mut Config, name: &str, reason: &Reason) -> Result<(), Conge
 }
 
 /// Warns, unless the same has been said before.
-fn once(text: &str) {
-    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    if !said.iter().any(|before| before == text) {
+fn warn_once(text: &str) {
+    if is_new(text) {
         tracing::warn!("{text}");
-        said.push(text.into());
+    }
+}
+
+/// Says so, unless the same has been said before.
+fn info_once(text: &str) {
+    if is_new(text) {
+        tracing::info!("{text}");
     }
 }

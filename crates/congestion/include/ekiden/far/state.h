@@ -20,6 +20,8 @@
 #define EK_FAR_CHANCE ((1u << EK_FAR_LOSS_SHIFT) / 24)
 /* So much more than by chance is lost behind a policer: a tenth. */
 #define EK_FAR_MANY ((1u << EK_FAR_LOSS_SHIFT) / 10)
+/* After so many rounds with a long queue it is seen whether others fill it. */
+#define EK_FAR_ASKS 32u
 /* For so long the least round trip counts, and once more. */
 #define EK_FAR_BASE_MS 30000u
 
@@ -66,7 +68,10 @@ struct ek_far {
 	ek_u32 own; /* by the queue; with EK_FAR_KNOWN, what the path carried in a round trip */
 	ek_u32 fair; /* a Reno flow's; with EK_FAR_KNOWN, the least round trip of then */
 	ek_u32 step;
-	ek_u32 restore; /* startup ends at this window, which was known before a timeout or of an earlier connection; 0: none */
+	union {
+		ek_u32 restore; /* startup ends at this window, which was known before a timeout or of an earlier connection; 0: none */
+		ek_u32 given; /* after it: a Reno flow's window, given up to see whether others want it; 0: none */
+	};
 	ek_u32 round_at_us, round_delivered, round_lost; /* when the round began */
 	ek_u32 least_us, most_us; /* round trips of this round */
 	ek_u32 used; /* the most in flight in this round, in segments */

@@ -144,6 +144,7 @@ EK_FN void ek_far_decrease(struct ek_far *state, const struct ek_far_seen *seen,
 	else if (state->forced < 3)
 		state->forced += 1;
 	if (overflow) {
+		state->given /= 2;
 		state->depth_us = state->most_us > state->base_us + 1000 ? state->most_us - state->base_us : 1000;
 		state->fair = ek_far_bounded(state->window / 2);
 		state->flags &= ~EK_FAR_SEEKS;
@@ -164,6 +165,26 @@ EK_FN void ek_far_decrease(struct ek_far *state, const struct ek_far_seen *seen,
 	ek_far_restart_step(state);
 	if (state->own > state->fair)
 		state->hold = ek_max(state->hold, 1);
+}
+
+/* Others that fill the queue have their part, and this has a Reno flow's. Whether they are still there is seen now and then: they take
+ * what it gives up, and its rate falls. Then it takes that back. */
+EK_FN void ek_far_compete(struct ek_far *state, ek_u32 rate, int limited)
+{
+	int has_all = rate >= state->top_rate / 10 * 9;
+
+	if (limited || (has_all && !state->forced)) {
+		state->fair = ek_min(state->fair, state->own / 4);
+		state->given = 0;
+	} else if (has_all && state->late % EK_FAR_ASKS == EK_FAR_ASKS - 1) {
+		state->given = ek_max(state->given, state->fair);
+		state->fair = ek_min(state->fair, state->own / 4);
+	} else if (state->forced >= 2 && !has_all && state->given > state->fair) {
+		state->fair = state->given;
+		state->given = 0;
+	} else if (state->forced >= 2) {
+		state->fair = ek_far_bounded((ek_u64)state->fair + (state->flags & EK_FAR_SEEKS ? state->fair : EK_FAR_UNIT));
+	}
 }
 
 #endif

@@ -121,7 +121,7 @@ fn losses_beyond_what_the_path_carries_are_not_learnt() {
 /// The losses that a timeout marks are not a policer's: the window doubles from four.
 #[test]
 fn a_timeouts_own_losses_do_not_end_the_startup() {
-    let mut path = Path::new();
+    let mut path = Path::untried();
     for _ in 0..30 {
         let sent = path.window.cwnd.max(4);
         path.round(sent.min(200), sent.saturating_sub(200), 80_000, false);

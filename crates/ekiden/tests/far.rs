@@ -81,16 +81,23 @@ start = "12s"
 "#;
 
 /// The same path between two nodes that encrypt: ten megabytes take 1.1 s, and 2.6 s over an unknown path. A window
-/// that stays at ten segments takes more than six.
+/// that stays at ten segments takes more than six. A host that is late with the emulation delays all of them: it has three tries.
 fn known_leg() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let scenario = folder.path().join("leg.toml");
     std::fs::write(&scenario, KNOWN_LEG)?;
-    let mut run = Command::new(EKIDEN);
-    let record = done(run.args(["lab", "run"]).arg(&scenario).args(["--record", "/dev/null", "--json"]))?;
-    let record: Value = serde_json::from_str(&record)?;
-    let seconds = record["flows"][1]["duration_us"].as_f64().unwrap_or(f64::NAN) / 1e6;
-    ensure(seconds < 4.0, || format!("{seconds} s\n{record}"))
+    let mut tries = Vec::new();
+    for _ in 0..3 {
+        let mut run = Command::new(EKIDEN);
+        let record = done(run.args(["lab", "run"]).arg(&scenario).args(["--record", "/dev/null", "--json"]))?;
+        let record: Value = serde_json::from_str(&record)?;
+        let seconds = record["flows"][1]["duration_us"].as_f64().unwrap_or(f64::NAN) / 1e6;
+        if seconds < 4.0 {
+            return Ok(());
+        }
+        tries.push(format!("{seconds} s, late {}", record["disturbed"]));
+    }
+    Err(tries.join("; ").into())
 }
 
 const KNOWN_LEG: &str = r#"name = "leg"

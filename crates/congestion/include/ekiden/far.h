@@ -230,7 +230,7 @@ EK_FN void ek_far_idle(struct ek_far *state, struct ek_window *window, ek_u64 id
 EK_FN void ek_far_timeout(struct ek_far *state)
 {
 	if (!(state->flags & EK_FAR_STARTUP))
-		state->restore = ek_far_bounded(state->own / 2);
+		state->restore = ek_far_bounded(state->window / 2);
 	if (state->flags & EK_FAR_KNOWN)
 		ek_far_forget(state);
 	/* With EK_FAR_JUMPS: nothing is known any more. */

@@ -86,7 +86,9 @@ pub fn outgoing(address: SocketAddr, tcp: &Tcp) -> Result<OwnedFd, SocketError> 
         other => return other,
     };
     match (&tcp.congestion_fallback, &tcp.congestion) {
-        (_, Congestion::Auto) => warn_once(&format!("legs have the kernel's congestion control while it is gone: {error}")),
+        (_, Congestion::Auto) => {
+            warn_once(&format!("legs have the kernel's congestion control while it is gone: {error}"))
+        }
         (Some(fallback), _) => warn_once(&format!("'{fallback}' is used while it is gone: {error}")),
         (None, _) => {
             warn_once(&format!("connections fail: {error}"));

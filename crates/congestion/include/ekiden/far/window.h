@@ -141,7 +141,7 @@ EK_FN void ek_far_decrease(struct ek_far *state, const struct ek_far_seen *seen,
 		state->fair = ek_max(state->fair, state->own);
 	if (!is_stuck && state->own > state->fair + state->fair / 50)
 		state->forced = 0;
-	else if (state->forced < 3)
+	else if (state->forced < 3 && (is_stuck || seen->queue_us > empty_us))
 		state->forced += 1;
 	if (overflow) {
 		state->given /= 2;

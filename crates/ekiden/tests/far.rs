@@ -12,6 +12,7 @@ type Test = fn() -> Result<(), Failed>;
 const TESTS: &[(&str, Test)] = &[
     ("a connection begins with what an earlier one has found of the path", known_path),
     ("a leg that is used again is not slower for what it has found", known_leg),
+    ("legs that name no control fill a path that loses packets, also where routes name another", default_of_legs),
     ("a radio network that loses packets is filled between two proxies, simulated and in the lab", radio),
 ];
 
@@ -135,6 +136,97 @@ to = "client"
 via = ["away", "auto", "home"]
 bytes = "10MB"
 start = "12s"
+"#;
+
+/// 100 Mbit/s and 200 ms with one packet in a hundred lost: CUBIC, which the lab's routes name, carries about a megabyte in ten seconds.
+fn default_of_legs() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("lossy.toml"), LOSSY)?;
+    let mut shell = Command::new(EKIDEN);
+    let shell = shell.args(["lab", "shell", "lossy.toml", "client", "--", "bash", "-c", DOWNLOADS]);
+    done(shell.env("EKIDEN", EKIDEN).current_dir(folder.path())).map(drop)
+}
+
+const LOSSY: &str = r#"name = "lossy"
+[tcp]
+congestion = "cubic"
+send_buffer = "16MiB"
+receive_buffer = "16MiB"
+[node.client]
+[node.home]
+kind = "router"
+[node.away]
+kind = "router"
+[node.server]
+[link.lan]
+ends = ["client", "home"]
+rate = "1Gbit/s"
+[link.line]
+ends = ["home", "away"]
+rate = "100Mbit/s"
+delay = "100ms"
+queue = "1250KB"
+loss = "1%"
+[link.rack]
+ends = ["away", "server"]
+rate = "1Gbit/s"
+"#;
+
+const DOWNLOADS: &str = r#"set -euo pipefail
+home=$("$EKIDEN" keygen home.key) away=$("$EKIDEN" keygen away.key)
+mkdir files && truncate -s 200M files/file
+trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
+ip netns exec server python3 -m http.server 8000 --directory files > server.log 2>&1 &
+# told KEY VALUE: what `ss` says of both ends of the leg; and how much arrives in ten seconds
+downloads() {
+  printf 'name = "home"
+key_file = "home.key"
+%s
+[listen.socks]
+kind = "socks5"
+address = "0.0.0.0:1080"
+open = true
+[peer.away]
+address = "away:7000"
+fingerprint = "%s"
+[[route]]
+to = ["*"]
+via = ["away"]
+' "$1" "$away" > home.toml
+  printf 'name = "away"
+key_file = "away.key"
+%s
+[listen.leg]
+kind = "leg"
+address = "0.0.0.0:7000"
+nodes = { home = "%s" }
+[exit]
+allow = ["*"]
+' "$1" "$home" > away.toml
+  local nodes=()
+  for node in home away; do
+    ip netns exec $node "$EKIDEN" proxy -c $node.toml > $node.out 2> $node.log &
+    nodes+=($!)
+    for _ in $(seq 100); do grep -q ready $node.out && break; sleep 0.1; done
+  done
+  curl -s -o /dev/null -w '%{size_download}' --max-time 10 --socks5-hostname home:1080 http://server:8000/file > size &
+  local curl=$!
+  sleep 8
+  controls=$(for node in home away; do ip netns exec $node ss -Htin '( sport = :7000 or dport = :7000 )' | grep -o 'cubic\|ekiden_far' | sort -u; done)
+  wait $curl || true
+  size=$(cat size)
+  kill "${nodes[@]}"
+  wait "${nodes[@]}" || true
+}
+downloads ''
+echo "by default: $size bytes, $controls" >&2
+[ "$controls" = "$(printf 'ekiden_far
+ekiden_far')" ] && [ "$size" -gt 12000000 ] || { cat home.log away.log >&2; exit 1; }
+downloads '[tcp]
+congestion = "kernel"'
+echo "the kernel's: $size bytes, $controls" >&2
+[ "$controls" = "$(printf 'cubic
+cubic')" ] && [ "$size" -lt 12000000 ]
 "#;
 
 /// 19.1 Mbit/s of payload are left of the radio network. The beginning counts.

@@ -27,7 +27,7 @@ mod files;
 mod silence;
 
 pub use connecting::{begin_connect, disconnect};
-pub use control::{await_bytes, clamp_window, congestion, limit_rate};
+pub use control::{await_bytes, clamp_window, congestion, limit_rate, set_congestion};
 pub use counted::{has_received_end, receive_and_look};
 pub use files::{open_files, raise_open_files};
 pub use silence::{KeepaliveTimeouts, limit_unacknowledged, watch_closely};

@@ -28,6 +28,15 @@ pub fn limit_rate(socket: &impl AsFd, bytes_s: u64) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Gives a connection this congestion control. What a socket had before it was connected gives way to what its route names (`congctl`,
+/// ip-route(8)), and so does a listener's.
+///
+/// # Errors
+/// The kernel's, also where the route locks its own.
+pub fn set_congestion(socket: &impl AsFd, name: &str) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_congestion(name.as_bytes())
+}
+
 /// The congestion control that a connection has.
 ///
 /// # Errors

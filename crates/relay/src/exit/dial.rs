@@ -92,7 +92,9 @@ async fn attempt(address: SocketAddr, client: Option<SocketAddr>, tcp: &Tcp) -> 
         Some(socket) => socket,
         None => new_socket(address, tcp)?,
     };
-    connect(socket, address).await
+    let stream = connect(socket, address).await?;
+    congestion::connected(&stream, tcp);
+    Ok(stream)
 }
 
 /// The event loop tells an error together with the end of the wait, so that the kernel need not be asked for one.
@@ -111,7 +113,9 @@ async fn attempt_as(client: SocketAddr, address: SocketAddr, tcp: &Tcp) -> io::R
     let from = async |same_port| {
         let socket = new_socket(address, tcp)?;
         transparent::bind_as(&socket, client, same_port)?;
-        connect(socket, address).await
+        let stream = connect(socket, address).await?;
+        congestion::connected(&stream, tcp);
+        io::Result::Ok(stream)
     };
     match from(true).await {
         Err(error) if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable) => {

@@ -2,7 +2,7 @@
 //! legs have by default, where this host can have it.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use ekiden_controls::{Reason, Registration, is_new, unavailable, why_unavailable};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
@@ -97,6 +97,15 @@ pub fn outgoing(address: SocketAddr, tcp: &Tcp) -> Result<OwnedFd, SocketError> 
     }
     let congestion = tcp.congestion_fallback.clone().filter(|_| tcp.congestion != Congestion::Auto);
     socket::outgoing(address, &TcpOptions { congestion, ..tcp.options.clone() })
+}
+
+/// Gives a connection its congestion control where its route names another, which the kernel takes when it connects. A route that locks
+/// its own keeps it.
+pub fn connected(stream: &impl AsFd, tcp: &Tcp) {
+    let Some(name) = &tcp.options.congestion else { return };
+    if let Err(error) = socket::set_congestion(stream, name) {
+        tracing::debug!("a connection does not have the congestion control '{name}': {error}");
+    }
 }
 
 /// The settings of legs that name no congestion control.

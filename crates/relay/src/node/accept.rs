@@ -16,6 +16,7 @@ use ekiden_transport::budget;
 use tokio::sync::{oneshot, watch};
 
 use crate::config::Listener;
+use crate::host::congestion;
 use crate::serve;
 use crate::shared::{Claim, Current, InFlightGuard, Node, Permit, Worker};
 
@@ -169,6 +170,7 @@ fn start(
     let listener = current.borrow().clone();
     // Without a claim it is dropped before a byte of any protocol, which resets it.
     let Some(claim) = Claim::of(node, &listener, from) else { return };
+    congestion::connected(&stream, &listener.tcp);
     let are_short = || {
         let until = workers[me].load.short_until.load(Ordering::Relaxed);
         node.started.elapsed().as_millis() < until.into()

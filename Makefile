@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-classes bench-tunnel bench-gateway bench-sim bench-s0 bench-s1 bench-s2 bench-s4 bench-accuracy bench-measure bench-choice bench-fidelity bench-paths bench-plan bench-warm bench-members soak fuzz release setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-far bench-overload bench-classes bench-tunnel bench-gateway bench-sim bench-s0 bench-s1 bench-s2 bench-s4 bench-accuracy bench-measure bench-choice bench-fidelity bench-paths bench-plan bench-warm bench-members soak fuzz release setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes two to four minutes then.
 demo: release
@@ -44,6 +44,12 @@ bench-ends: release
 # What honest clients get while strangers attack a node: five minutes.
 bench-hostile: release
 	bench/load/hostile/run
+
+# Downloads over long paths that lose packets, jitter or are shared: two nodes with each congestion control, beside direct connections and
+# Hysteria 2. Three rounds take three hours; `bench/load/far/run --rounds 1` an hour. It goes on where target/bench-far.jsonl ends.
+bench-far: release
+	@scripts/setup build bench
+	bench/load/far/run --out $(or $(CARGO_TARGET_DIR),target)/bench-far.jsonl
 
 # Two nodes that are offered twice the connections per second, and twice the files, that they can do: six minutes.
 bench-overload: release

@@ -27,6 +27,7 @@ def measure(path, ways, args):
         done = subprocess.run(lab, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 + len(ways) * (args.seconds + 30))
         if done.returncode:
             sys.exit(f"bench-far: {path.name}: {done.stderr.strip()}")
+        sys.stderr.write("".join(f"bench-far: {path.name}: {line}\n" for line in done.stderr.splitlines() if line.startswith("not measured")))
         return json.loads(said.read_text())
 
 
@@ -41,15 +42,11 @@ def table(path, results):
         if len(got) > 1:
             parts.append(f"[{got[0]:.1f} to {got[-1]:.1f}]")
         first = statistics.median(one["first_mb_s"] for one in rounds)
-        parts.append(f"first MB {first:.2f} s" if first < args_seconds(rounds) else "no MB")
+        parts.append(f"first MB {first:.2f} s" if first < rounds[0]["seconds"] else "no MB")
         work = [one["cpu_s_gb"] for one in rounds if one["cpu_s_gb"] is not None]
         if work:
             parts.append(f"{statistics.median(work):.1f} s of processor a GB")
         print(f"  {way:24} {'  '.join(parts)}", flush=True)
-
-
-def args_seconds(rounds):
-    return rounds[0]["seconds"]
 
 
 def main():
@@ -77,7 +74,7 @@ def main():
     done = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out and args.out.exists() else []
     for number in range(args.rounds):
         for path in paths:
-            left = [way for way in ways if not any((one["path"], one["round"], one["way"]) == (path.name, number, way) for one in done)]
+            left = [way for way in ways if not any((one["path"], one["round"], one["way"], one["seconds"]) == (path.name, number, way, args.seconds) for one in done)]
             if not left:
                 continue
             print(f"round {number + 1} of {args.rounds}: {path.name}", file=sys.stderr, flush=True)
@@ -87,7 +84,7 @@ def main():
                 with open(args.out, "a") as file:
                     file.writelines(json.dumps(one) + "\n" for one in fresh)
     for path in paths:
-        table(path, [one for one in done if one["path"] == path.name and one["way"] in ways])
+        table(path, [one for one in done if one["path"] == path.name and one["way"] in ways and one["seconds"] == args.seconds])
 
 
 if __name__ == "__main__":

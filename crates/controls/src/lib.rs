@@ -154,12 +154,13 @@ fn compare(held: &Registration, wanted: Option<CongestionParameters>) -> bool {
     if differences.is_empty() {
         return true;
     }
-    if wanted.is_some() {
+    let is_new = is_new(&format!("{name}: {differences}"));
+    if wanted.is_some() && is_new {
         tracing::warn!(
             "'{name}' was in the kernel with other parameters than [congestion] has, which stay: {differences} \
              ('ekiden congestion set' changes them)"
         );
-    } else if is_new(&format!("{name}: {differences}")) {
+    } else if is_new {
         tracing::info!("'{name}' was in the kernel with parameters that are not the defaults: {differences}");
     }
     false

@@ -106,7 +106,7 @@ EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *s
 	} else if (state->flags & EK_FAR_STARTUP) {
 		ek_far_double(state, rate, limited, (is_long && !seen.is_hidden) || ek_far_policed(state, &seen));
 	} else {
-		state->late = is_long ? ek_min(state->late + 1u, 255) : 0;
+		state->late = !is_long ? 0 : state->late < 255 ? state->late + 1u : 256 - EK_FAR_ASKS;
 		if (state->hold)
 			ek_far_wait(state);
 		/* Jitter makes a round look late, and seldom three in a row. */
@@ -229,8 +229,10 @@ EK_FN void ek_far_idle(struct ek_far *state, struct ek_window *window, ek_u64 id
  * count. */
 EK_FN void ek_far_timeout(struct ek_far *state)
 {
-	if (!(state->flags & EK_FAR_STARTUP))
+	if (!(state->flags & EK_FAR_STARTUP)) {
 		state->restore = ek_far_bounded(state->window / 2);
+		state->fair = ek_min(state->fair, state->restore);
+	}
 	if (state->flags & EK_FAR_KNOWN)
 		ek_far_forget(state);
 	/* With EK_FAR_JUMPS: nothing is known any more. */

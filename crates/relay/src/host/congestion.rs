@@ -103,6 +103,9 @@ pub fn outgoing(address: SocketAddr, tcp: &Tcp) -> Result<OwnedFd, SocketError> 
 /// its own keeps it.
 pub fn connected(stream: &impl AsFd, tcp: &Tcp) {
     let Some(name) = &tcp.options.congestion else { return };
+    if socket::congestion(stream).is_ok_and(|has| has == *name) {
+        return;
+    }
     if let Err(error) = socket::set_congestion(stream, name) {
         tracing::debug!("a connection does not have the congestion control '{name}': {error}");
     }

@@ -22,6 +22,8 @@
 #define EK_FAR_MANY ((1u << EK_FAR_LOSS_SHIFT) / 10)
 /* After so many rounds with a long queue it is seen whether others fill it. */
 #define EK_FAR_ASKS 32u
+/* The answer comes within so many. */
+#define EK_FAR_ANSWERS 6u
 /* For so long the least round trip counts, and once more. */
 #define EK_FAR_BASE_MS 30000u
 

@@ -167,24 +167,34 @@ EK_FN void ek_far_decrease(struct ek_far *state, const struct ek_far_seen *seen,
 		state->hold = ek_max(state->hold, 1);
 }
 
-/* Others that fill the queue have their part, and this has a Reno flow's. Whether they are still there is seen now and then: they take
- * what it gives up, and its rate falls. Then it takes that back. */
+/* Others that fill the queue have their part, and this has a Reno flow's. Whether they are still there is seen now and then: while the
+ * queue stays long, they take what it gives up, and its rate falls. Then it takes that back. */
 EK_FN void ek_far_compete(struct ek_far *state, ek_u32 rate, int limited)
 {
 	int has_all = rate >= state->top_rate / 10 * 9;
+	int asks = state->late % EK_FAR_ASKS == EK_FAR_ASKS - 1;
 
 	if (limited || (has_all && !state->forced)) {
 		state->fair = ek_min(state->fair, state->own / 4);
 		state->given = 0;
-	} else if (has_all && state->late % EK_FAR_ASKS == EK_FAR_ASKS - 1) {
-		state->given = ek_max(state->given, state->fair);
+		return;
+	}
+	if (has_all && asks) {
+		state->given = state->fair;
 		state->fair = ek_min(state->fair, state->own / 4);
-	} else if (state->forced >= 2 && !has_all && state->given > state->fair) {
+		return;
+	}
+	if (!state->late || state->late % EK_FAR_ASKS >= EK_FAR_ANSWERS)
+		state->given = 0;
+	if (state->forced < 2)
+		return;
+	if (!has_all && state->given > state->fair) {
 		state->fair = state->given;
 		state->given = 0;
-	} else if (state->forced >= 2) {
-		state->fair = ek_far_bounded((ek_u64)state->fair + (state->flags & EK_FAR_SEEKS ? state->fair : EK_FAR_UNIT));
+		return;
 	}
+	/* Its part is not known yet: it doubles, while it has less than before. */
+	state->fair = ek_far_bounded((ek_u64)state->fair + (state->flags & EK_FAR_SEEKS && !has_all ? state->fair : EK_FAR_UNIT));
 }
 
 #endif

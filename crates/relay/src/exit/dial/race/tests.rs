@@ -94,9 +94,14 @@ fn try_all(ips: &[IpAddr], port: u16, limit: Duration, refused: &[IpAddr]) -> Re
 
 #[test]
 fn ipv6_is_tried_first() {
-    let (listener, _) = beside(V6, &[]);
-    let port = listener.local_addr().unwrap().port();
-    let _four = TcpListener::bind((V4, port)).unwrap();
+    // A port that nobody else has for IPv4.
+    let (_six, _four, port) = loop {
+        let (six, _) = beside(V6, &[]);
+        let port = six.local_addr().unwrap().port();
+        if let Ok(four) = TcpListener::bind((V4, port)) {
+            break (six, four, port);
+        }
+    };
     for ips in [[V4, V6], [V6, V4]] {
         assert_eq!(try_all(&ips, port, PATIENCE, &[]), Ok(SocketAddr::new(V6, port)));
     }

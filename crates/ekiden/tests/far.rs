@@ -30,27 +30,36 @@ fn main() -> ExitCode {
 }
 
 /// 100 Mbit/s and 200 ms: the product of bandwidth and delay is 1,700 segments, and the window jumps to half of it. Until a megabyte
-/// has arrived over an unknown path it does not grow beyond 700.
+/// has arrived over an unknown path it does not grow beyond 700. Where the host is late, the first segments tell a slower path: there are
+/// three tries.
 fn known_path() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let (scenario, record) = (folder.path().join("known.toml"), folder.path().join("known.json"));
     std::fs::write(&scenario, KNOWN_PATH)?;
-    let mut run = Command::new(EKIDEN);
-    done(run.args(["lab", "run"]).arg(&scenario).arg("--record").arg(&record))?;
-    let mut export = Command::new(EKIDEN);
-    let samples = done(export.args(["record", "export", "--csv"]).arg(&record))?;
+    let mut tries = Vec::new();
+    for _ in 0..3 {
+        let mut run = Command::new(EKIDEN);
+        done(run.args(["lab", "run", "--force"]).arg(&scenario).arg("--record").arg(&record))?;
+        let mut export = Command::new(EKIDEN);
+        let samples = done(export.args(["record", "export", "--csv"]).arg(&record))?;
+        let (unknown, known) = (most_of(&samples, "unknown")?, most_of(&samples, "known")?);
+        ensure((10..700).contains(&unknown), || format!("a window of {unknown} segments\n{samples}"))?;
+        if (700..2_000).contains(&known) {
+            return Ok(());
+        }
+        tries.push(known.to_string());
+    }
+    Err(format!("windows of {} segments", tries.join(", ")).into())
+}
+
+/// The largest window of a flow.
+fn most_of(samples: &str, name: &str) -> Result<u32, Failed> {
     let mut lines = samples.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let header = lines.next().unwrap_or_default();
     let column = |name: &str| header.iter().position(|&column| column == name).ok_or("no such column");
     let (flow, cwnd) = (column("flow")?, column("cwnd_segments")?);
-    let most_of = |name: &str| {
-        let of_flow = lines.clone().filter(|line| line.get(flow) == Some(&name));
-        of_flow.filter_map(|line| line.get(cwnd)?.parse::<u32>().ok()).max().unwrap_or_default()
-    };
-    let (unknown, known) = (most_of("unknown"), most_of("known"));
-    ensure((10..700).contains(&unknown) && (700..2_000).contains(&known), || {
-        format!("windows of {unknown} and {known} segments\n{samples}")
-    })
+    let of_flow = lines.filter(|line| line.get(flow) == Some(&name));
+    Ok(of_flow.filter_map(|line| line.get(cwnd)?.parse::<u32>().ok()).max().unwrap_or_default())
 }
 
 const KNOWN_PATH: &str = r#"name = "known"

@@ -3,7 +3,6 @@
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -88,5 +87,4 @@ def main():
 
 
 if __name__ == "__main__":
-    os.chdir(HERE)
     main()

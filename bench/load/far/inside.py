@@ -108,7 +108,6 @@ def measure(name, asked, place, server):
 
 def main(asked):
     place = Place(asked)
-    place.address = lambda node: socket.getaddrinfo(node, None, socket.AF_INET)[0][4][0]
     server = place.address("server")
     sender = subprocess.Popen(["ip", "netns", "exec", "server", sys.executable, __file__, "source"])
     try:

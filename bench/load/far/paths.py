@@ -1,7 +1,7 @@
 """The paths that are measured. Rates in Mbit/s, round trips in ms, queues in bandwidth-delay products; `line` is what the scenario says of
 the line besides. `carries` is what is left of the rate after its losses, as user data of full segments."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 PAYLOAD = 1448 / 1500  # Ethernet's header is not counted by the line
 
@@ -16,8 +16,8 @@ class Path:
     line: str = ""
     # The congestion control of a direct download that begins before and is there meanwhile.
     beside: str = ""
-    # What the rate is in the mean, where it changes or is policed.
-    mean: float = field(default=0)
+    # What passes, where it is policed.
+    mean: float = 0
 
     @property
     def carries(self):

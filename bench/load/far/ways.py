@@ -1,6 +1,7 @@
 """What is compared: direct connections of one or many streams, two ekiden nodes, and Hysteria 2. Each gives what a client connects to."""
 
 import json
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -20,6 +21,10 @@ class Place:
         log = open(self.folder / f"{Path(command[0]).name}-{node}.log", "w")
         started = subprocess.Popen(["ip", "netns", "exec", node, *map(str, command)], cwd=self.folder, stdout=log, stderr=log)
         self.running.append(started)
+
+    @staticmethod
+    def address(node):
+        return socket.gethostbyname(node)
 
     def stop(self):
         for one in self.running:
@@ -111,8 +116,6 @@ PATIENCE_S = 10
 
 def await_listener(address, port):
     """Waits until somebody listens there."""
-    import socket
-
     end = time.monotonic() + PATIENCE_S
     while True:
         try:

@@ -17,7 +17,7 @@ class Scene:
     """Without an attack: an open SOCKS listener, and honest clients that send 64 bytes and get them back."""
 
     # Honest requests per second; how long strangers are at it before.
-    rate, lead = 10, 1.0
+    rate, lead, warms = 10, 1.0, 0.0
 
     def __init__(self, machine):
         self.machine, self.nodes, self.servers = machine, [], []

@@ -85,7 +85,7 @@ def serve_at(port, serve, *args):
 
 class SickRelay(Scene):
     # Of so many requests one that waits does not make the p99.
-    rate, lead = 40, 0.0
+    rate, lead, warms = 40, 0.0, 4.0
     kind, opens, can_ask = "interactive", True, True
 
     def begin(self, at_node):

@@ -7,6 +7,8 @@ use crate::stats::{median, ratio_interval};
 
 /// Streams up to which the aims for few of them hold.
 const FEW: u16 = 8;
+/// Streams from which on no round may be far above the median: some have fewer pipes than streams.
+const MANY: u16 = 2_000;
 
 /// One figure of one of ours, perhaps beside another's.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,6 +19,8 @@ pub struct Aim {
     pub beside: Option<Relay>,
     /// None: the ratio is shown, and judged by nobody.
     pub bound: Option<Bound>,
+    /// It is for the round with the greatest ratio, and not for the medians.
+    pub of_worst_round: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,16 +42,18 @@ pub struct Verdict {
 pub fn all(streams: &[u16]) -> Vec<Aim> {
     use Bound::{AtLeast, AtMost};
     let mut aims = Vec::new();
-    let mut aim = |ours, measure, beside, bound| aims.push(Aim { measure, ours, beside, bound });
+    let mut aim = |ours, measure, beside, bound| aims.push(Aim { measure, ours, beside, bound, of_worst_round: false });
     let (haproxy, nginx, floor) = (Some(Relay::Haproxy), Some(Relay::Nginx), Some(Relay::Bare));
     for &count in streams {
         let few = count <= FEW;
-        aim(Relay::Ekiden, Measure::CpuPerGb(count), haproxy, Some(AtMost(if few { 0.9 } else { 1.0 })));
+        let many = if count < MANY { 1.0 } else { 1.1 };
+        aim(Relay::Ekiden, Measure::CpuPerGb(count), haproxy, Some(AtMost(if few { 0.9 } else { many })));
         aim(Relay::Ekiden, Measure::CpuPerGb(count), floor, Some(AtMost(if few { 1.1 } else { 1.2 })));
         aim(Relay::Ekiden, Measure::Rate(count), haproxy, None);
         aim(Relay::Ekiden, Measure::Fairness(count), None, Some(AtLeast(0.9)));
     }
     aim(Relay::Ekiden, Measure::Connections, haproxy, Some(AtLeast(1.1)));
+    aim(Relay::Ekiden, Measure::Connections, nginx, Some(AtLeast(1.0)));
     aim(Relay::Ekiden, Measure::CpuPerConnection, haproxy, Some(AtMost(0.9)));
     aim(Relay::Ekiden, Measure::CpuPerConnection, floor, None);
     aim(Relay::Ekiden, Measure::DelayP50, nginx, Some(AtMost(1.0)));
@@ -61,6 +67,10 @@ pub fn all(streams: &[u16]) -> Vec<Aim> {
         aim(ours, Measure::DelayP50, Some(peer), Some(AtMost(1.0)));
         aim(ours, Measure::DelayP99, Some(peer), Some(AtMost(1.0)));
     }
+    for &count in streams.iter().filter(|count| **count >= MANY) {
+        let (measure, ours) = (Measure::CpuPerGb(count), Relay::Ekiden);
+        aims.push(Aim { measure, ours, beside: haproxy, bound: Some(AtMost(1.3)), of_worst_round: true });
+    }
     aims
 }
 
@@ -71,6 +81,10 @@ pub fn judged(aims: &[Aim], outcome: &Outcome) -> Vec<Verdict> {
         let own = values(aim.ours, aim.measure)?;
         let Some(beside) = aim.beside else { return Some((median(own)?, None)) };
         let other = values(beside, aim.measure)?;
+        if aim.of_worst_round {
+            let ratios = own.iter().zip(other).map(|(own, other)| own / other);
+            return ratios.max_by(f64::total_cmp).map(|worst| (worst, None));
+        }
         let below = median(other).filter(|median| *median > 0.0)?;
         Some((median(own)? / below, ratio_interval(own, other)))
     };
@@ -123,6 +137,18 @@ mod tests {
         let mut outcome = Outcome::new(vec![Relay::Ekiden, Relay::Haproxy], 1, false, 2);
         outcome.values = values.iter().map(|(relay, measure, values)| ((*relay, *measure), values.to_vec())).collect();
         judged(&all(&[8, 512]), &outcome)
+    }
+
+    #[test]
+    fn with_many_streams_no_round_is_to_be_far_above() {
+        let mut outcome = Outcome::new(vec![Relay::Ekiden, Relay::Haproxy], 3, false, 2);
+        let measure = Measure::CpuPerGb(2_000);
+        outcome.values.insert((Relay::Ekiden, measure), vec![1.0, 1.5, 1.0]);
+        outcome.values.insert((Relay::Haproxy, measure), vec![1.0, 1.0, 1.0]);
+        let verdicts = judged(&all(&[2_000]), &outcome);
+        let of = |of_worst_round| verdicts.iter().find(|verdict| verdict.aim.of_worst_round == of_worst_round).unwrap();
+        assert_eq!((of(false).value, of(false).reached()), (1.0, Some(true)));
+        assert_eq!((of(true).value, of(true).reached()), (1.5, Some(false)));
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn aims(verdicts: &[Verdict]) -> Table {
             None => "",
         };
         vec![
-            verdict.aim.measure.label(),
+            verdict.aim.measure.label() + if verdict.aim.of_worst_round { ", worst round" } else { "" },
             verdict.aim.ours.title().to_owned(),
             verdict.aim.beside.map(Relay::title).unwrap_or_default().to_owned(),
             verdict.words(),
@@ -104,6 +104,7 @@ pub fn json(outcome: &Outcome, verdicts: &[Verdict]) -> Value {
     let aims = verdicts.iter().map(|verdict| {
         json!({
             "measure": verdict.aim.measure.key(),
+            "of_worst_round": verdict.aim.of_worst_round,
             "relay": verdict.aim.ours.name(),
             "beside": verdict.aim.beside.map(Relay::name),
             "value": verdict.value,

@@ -107,7 +107,14 @@ INLINE void tell(struct sock *sk, u32 algorithm, u32 kind, u32 value, const stru
 	event->kind = kind;
 	event->algorithm = algorithm;
 	event->value = value;
-	event->mode = algorithm == EK_GHSTCP ? connection(sk)->state.ghstcp.mode : 0;
+	event->mode = 0;
+	__builtin_memset(&event->model, 0, sizeof(event->model));
+	if (algorithm == EK_GHSTCP)
+		event->mode = connection(sk)->state.ghstcp.mode;
+	if (algorithm == EK_FAR) {
+		event->mode = ek_far_phase(&connection(sk)->state.far);
+		ek_far_model(&connection(sk)->state.far, &event->model);
+	}
 	event->cwnd_before = before->cwnd;
 	event->cwnd_cnt_before = before->cwnd_cnt;
 	event->cwnd = tp->snd_cwnd;

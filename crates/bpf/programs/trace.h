@@ -24,13 +24,14 @@ struct ek_event {
 	u32 kind;
 	u32 algorithm;
 	u32 value;
-	u32 mode; /* enum ek_ghstcp_mode; of other algorithms 0 */
+	u32 mode; /* enum ek_ghstcp_mode or ek_far_phase; of other algorithms 0 */
 	u32 cwnd_before, cwnd_cnt_before;
 	u32 cwnd, cwnd_cnt, ssthresh, clamp;
 	u32 srtt_us;
 	u32 family;
 	u32 local[4], remote[4]; /* network order; IPv4 in the first */
 	u32 local_port, remote_port; /* host order */
+	struct ek_far_model model; /* of other algorithms 0 */
 };
 
 /* Set by the reader of events, which renews it. If the reader is killed, the programs soon stop reporting. */

@@ -21,4 +21,4 @@ pub use error::{Error, ErrorKind};
 pub use object::try_load;
 pub use pins::{is_pinned, pin, unpin};
 pub use registration::{Registration, register, registered};
-pub use trace::{Event, EventKind, Level, Trace};
+pub use trace::{Event, EventKind, Level, Model, Phase, Trace};

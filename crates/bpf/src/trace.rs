@@ -68,7 +68,7 @@ pub enum EventKind {
 }
 
 /// One event of one connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Event {
     /// When, in microseconds of the monotonic clock.
     pub at_us: u64,
@@ -90,10 +90,46 @@ pub struct Event {
     pub srtt_us: u32,
     /// Whether gentle HSTCP is in Reno mode.
     pub reno_mode: bool,
+    /// What `ekiden_far` takes the path for.
+    pub model: Option<Model>,
     /// The sender's address.
     pub local: SocketAddr,
     /// The receiver's.
     pub remote: SocketAddr,
+}
+
+/// What decides `ekiden_far`'s window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// The window doubles per round trip.
+    Startup,
+    /// In startup: an earlier connection has found out what the path carries, and the first segments are to confirm it.
+    Known,
+    /// The window has jumped to a part of that, and it is not seen yet whether it arrives.
+    Jump,
+    /// The queue that it sees.
+    Alone,
+    /// Others fill the queue: the window is a Reno connection's.
+    Shares,
+}
+
+/// `ekiden_far`'s model of the path.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Model {
+    /// What decides the window.
+    pub phase: Phase,
+    /// The least round trip in microseconds; 0: none was measured yet.
+    pub base_us: u32,
+    /// The shortest queue in this round trip so far, in microseconds.
+    pub queue_us: u32,
+    /// What the path has carried in a round trip, in segments.
+    pub carried: u32,
+    /// The window by the queue, in segments; 0 in startup.
+    pub own: u32,
+    /// A Reno connection's window, in segments; 0 in startup.
+    pub fair: u32,
+    /// The part of what is sent that is lost by chance.
+    pub chance: f64,
 }
 
 /// Reads the events of registered algorithms, until it is dropped. Only one process of a machine can read at a time.
@@ -269,6 +305,8 @@ fn decode(bytes: &[u8]) -> Option<Event> {
     let (srtt_us, family) = (fields.u32(), fields.u32());
     let (local, remote) = (fields.words(), fields.words());
     let (local_port, remote_port) = (fields.u32(), fields.u32());
+    let (base_us, queue_us, carried) = (fields.u32(), fields.u32(), fields.u32());
+    let (own, fair, chance) = (fields.u32(), fields.u32(), f64::from(fields.u32()) / f64::from(1 << 20));
     let algorithm = Algorithm::LOADABLE.into_iter().find(|&known| known as u32 == algorithm)?;
     let kind = match kind {
         0 => EventKind::Start,
@@ -283,6 +321,10 @@ fn decode(bytes: &[u8]) -> Option<Event> {
         9 => EventKind::Idle,
         _ => return None,
     };
+    let model = match algorithm {
+        Algorithm::Far => Some(Model { phase: phase(mode)?, base_us, queue_us, carried, own, fair, chance }),
+        _ => None,
+    };
     let address = |words: [u32; 4], port: u32| SocketAddr::new(address(family, words), port as u16);
     Some(Event {
         at_us,
@@ -294,10 +336,16 @@ fn decode(bytes: &[u8]) -> Option<Event> {
         cwnd_cnt_before,
         window,
         srtt_us,
-        reno_mode: mode == 1,
+        reno_mode: algorithm == Algorithm::Ghstcp && mode == 1,
+        model,
         local: address(local, local_port),
         remote: address(remote, remote_port),
     })
+}
+
+/// `enum ek_far_phase`.
+fn phase(number: u32) -> Option<Phase> {
+    [Phase::Startup, Phase::Known, Phase::Jump, Phase::Alone, Phase::Shares].get(number as usize).copied()
 }
 
 fn address(family: u32, words: [u32; 4]) -> IpAddr {

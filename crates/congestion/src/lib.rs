@@ -1,14 +1,15 @@
-//! Congestion control as arithmetic: Reno, HighSpeed TCP, gentle HighSpeed TCP, BIC, CUBIC, BBR and ekiden's own.
+//! Congestion control as arithmetic: Reno, HighSpeed TCP, gentle HighSpeed TCP, BIC, CUBIC, BBR, BBRv3 and ekiden's own.
 //!
 //! The algorithms that ekiden registers with the kernel are written once, as C headers under `include/ekiden/`: integers only,
 //! no kernel types. The eBPF programs of crate `bpf` include them, and so does the native build that [`Native`] calls. So the
 //! simulator runs the same code as the kernel. [`Cubic`], [`LinuxCubic`], [`LinuxBic`] and
-//! [`LinuxBbr`] are for the simulator only: the kernel has its own.
+//! [`LinuxBbr`] are for the simulator only: the kernel has its own. [`Bbr3`] is too: no released kernel has it.
 //!
 //! `docs/guide/congestion.md` describes the algorithms and gives the reasons for the defaults.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod bbr3;
 mod cubic;
 mod linux;
 mod native;
@@ -20,11 +21,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+pub use bbr3::Bbr3;
 pub use cubic::{Cubic, CubicSettings};
 pub use linux::{LinuxBbr, LinuxBic, LinuxCubic};
 pub use native::{KnownPath, Native, PathMemory, hstcp_decrease, hstcp_increase, trend};
 pub use response::{ResponseFunction, ResponseRow};
-pub use sample::{Before, RateSample, Repair};
+pub use sample::{Before, LostSegment, RateSample, Repair};
 pub use tunables::{CongestionParameters, LAYOUT, MOST_SAMPLES, PARAMETERS, Parameter, ParameterError, Tunables};
 
 /// A congestion control of the C headers.
@@ -154,6 +156,15 @@ pub trait CongestionControl {
         false
     }
 
+    /// Whether it is told of each segment that is found lost.
+    fn asks_for_losses(&self) -> bool {
+        false
+    }
+
+    /// A segment was found lost; before [`CongestionControl::on_sample`] of the acknowledgement that showed it, or of the first after a
+    /// timeout. Only for a control that [`CongestionControl::asks_for_losses`].
+    fn on_lost(&mut self, _lost: &LostSegment) {}
+
     /// An acknowledgement arrived, after all else that it means. Only for a control that [`CongestionControl::sets_rate`].
     fn on_sample(&mut self, _window: &mut Window, _sample: &RateSample) {}
 
@@ -163,13 +174,14 @@ pub trait CongestionControl {
     }
 }
 
-/// A new connection's congestion control by name: `cubic`, which is RFC 9438's, `bic` and `bbr`, which are Linux's, or one of
-/// [`Algorithm`]'s. `None` if there is none of this name.
+/// A new connection's congestion control by name: `cubic`, which is RFC 9438's, `bic` and `bbr`, which are Linux's, `bbr3`,
+/// which is its draft's, or one of [`Algorithm`]'s. `None` if there is none of this name.
 pub fn control(name: &str, tunables: &Arc<Tunables>) -> Option<Box<dyn CongestionControl + Send>> {
     Some(match name {
         Cubic::NAME => Box::new(Cubic::default()),
         LinuxBic::NAME => Box::new(LinuxBic::default()),
         LinuxBbr::NAME => Box::new(LinuxBbr::default()),
+        Bbr3::NAME => Box::new(Bbr3::default()),
         _ => Box::new(Native::new(name.parse().ok()?, Arc::clone(tunables))),
     })
 }

@@ -8,6 +8,7 @@ mod cubic;
 mod hystart;
 
 pub use bbr::LinuxBbr;
+pub(crate) use bbr::{Aggregation, segments_us};
 pub use bic::LinuxBic;
 pub use cubic::LinuxCubic;
 

@@ -52,4 +52,19 @@ pub struct Before {
     pub interval_us: u64,
     /// The application, and not the path, limited the sender then.
     pub is_app_limited: bool,
+    /// Segments in the network then, with that one (draft-ietf-ccwg-bbr-04: P.tx_in_flight).
+    pub in_flight: u32,
+    /// Segments that had been found lost (P.lost).
+    pub lost: u64,
+}
+
+/// A segment that was found lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LostSegment {
+    /// Segments in the network when it was sent, with it.
+    pub in_flight: u32,
+    /// Segments found lost since then, with it.
+    pub lost: u64,
+    /// The application limited the sender when it was sent.
+    pub is_app_limited: bool,
 }

@@ -78,7 +78,8 @@ impl Path {
             self.sample.was_in_flight = self.window.cwnd;
             self.sample.rtt_us = Some(rtt_us);
             self.sample.srtt_us = rtt_us;
-            self.sample.before = Some(Before { delivered: before, interval_us: u64::from(rtt_us), is_app_limited });
+            self.sample.before =
+                Some(Before { delivered: before, interval_us: u64::from(rtt_us), is_app_limited, ..Before::default() });
             self.control.on_sample(&mut self.window, &self.sample);
             let bound = 4 * self.carried + MARGIN;
             assert!(u64::from(self.window.cwnd) <= bound, "{} of {bound}", self.window.cwnd);
@@ -250,7 +251,7 @@ fn a_loss_in_the_first_acknowledgement_means_an_unknown_path() {
     (path.sample.lost, path.sample.lost_now) = (1, 1);
     (path.sample.delivered, path.sample.delivered_now, path.sample.was_in_flight) = (9, 9, 10);
     (path.sample.rtt_us, path.sample.srtt_us) = (Some(80_000), 80_000);
-    path.sample.before = Some(Before { delivered: 0, interval_us: 80_000, is_app_limited: false });
+    path.sample.before = Some(Before { delivered: 0, interval_us: 80_000, is_app_limited: false, ..Before::default() });
     path.control.on_sample(&mut path.window, &path.sample);
     assert!(path.window.cwnd <= 20, "{}", path.window.cwnd);
 }

@@ -16,8 +16,8 @@ pub const HELP: &str = "Exit codes:
   0  done
   1  failed for a reason not listed here
   2  wrong usage of the command line
-  3  a scenario, configuration, key, record or other file is wrong, unreadable, unwritable or in the way
-  4  this machine lacks something: a privilege, a kernel feature, a program, space on a disk, a file that another process holds
+  3  a scenario, configuration, key, record or other file is wrong, unreadable, unwritable (on a full disk, too) or in the way
+  4  this machine lacks something: a privilege, a kernel feature, a program, a file that another process holds
   5  the network failed: an address cannot be bound, a peer cannot be reached or has another key, a flow broke
   6  data arrived changed, or a measurement missed its tolerance
   130  interrupted by Ctrl-C";
@@ -55,10 +55,14 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_plan::Error>() {
         return Some(3);
     }
-    if error.is::<ekiden_files::ConfigError>()
-        || error.is::<ekiden_files::TargetError>()
-        || error.is::<ekiden_keys::KeyFileError>()
-    {
+    if let Some(error) = error.downcast_ref::<ekiden_files::ConfigError>() {
+        // As an address that cannot be had yet.
+        return Some(if error.is_lack { 5 } else { 3 });
+    }
+    if let Some(error) = error.downcast_ref::<ekiden_net::lookup::ListeningError>() {
+        return Some(if error.is_lack() { 5 } else { 2 });
+    }
+    if error.is::<ekiden_files::TargetError>() || error.is::<ekiden_keys::KeyFileError>() {
         return Some(3);
     }
     if error.is::<ekiden_sim::Error>() {

@@ -22,6 +22,7 @@ mod proxy;
 mod record;
 mod scenario;
 mod simulate;
+mod start;
 mod sweep;
 mod tunnel;
 mod usage;

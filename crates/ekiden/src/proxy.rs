@@ -6,6 +6,7 @@ use anyhow::Context;
 use ekiden_relay::{Config, Relay, Rules, StartError, sections};
 use ekiden_transport::Security;
 
+use crate::start::loaded;
 use crate::whose::whose;
 use crate::{log, out};
 
@@ -72,7 +73,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         let all: Vec<String> = sections().iter().map(ToString::to_string).collect();
         return out::line(out::wrapped(&all.join("\n")));
     };
-    let config = Config::load(&file).map_err(|error| whose(&file, "proxy", error))?;
+    let runs = !(args.show_config || args.print_rules || args.check);
+    let config = loaded(runs, || Config::load(&file)).map_err(|error| whose(&file, "proxy", error))?;
     if args.show_config {
         out::text(&config)?;
         return Ok(());

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use ekiden_tunnel::{Config, StartError};
 
+use crate::start::loaded;
 use crate::whose::whose;
 use crate::{log, out};
 
@@ -75,7 +76,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn carry(file: &Path, args: &Args) -> anyhow::Result<()> {
     let _log = log::start()?;
-    let config = Config::load(file).map_err(|error| whose(file, "tunnel", error))?;
+    let config = loaded(!(args.show_config || args.check), || Config::load(file));
+    let config = config.map_err(|error| whose(file, "tunnel", error))?;
     if args.show_config {
         return out::text(config);
     }

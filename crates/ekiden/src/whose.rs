@@ -31,8 +31,10 @@ const GATEWAY: Kind = Kind { what: "a configuration of `ekiden gateway`", takers
 const MONITOR: Kind = Kind { what: "a configuration of `ekiden measure monitor`", takers: &["measure monitor"] };
 const SCENARIO: Kind =
     Kind { what: "a scenario of `ekiden lab run` and `ekiden simulate`", takers: &["lab run", "simulate", "scenario"] };
-const MEMBERS: Kind =
-    Kind { what: "a members file of an overlay (`members_file` of `ekiden proxy`)", takers: &["overlay join"] };
+const MEMBERS: Kind = Kind {
+    what: "a members file of an overlay (a configuration names it as `members_file`)",
+    takers: &["overlay join"],
+};
 const SITES: Kind = Kind {
     what: "a file of sites of `ekiden overlay simulate` and `ekiden overlay scenario`",
     takers: &["overlay simulate", "overlay scenario"],

@@ -172,6 +172,57 @@ fn an_address_is_taken_in_each_of_its_forms() {
     }
 }
 
+/// Destinations of routes and exits, and what a node says that it is near. One that was read otherwise than meant would let through what
+/// was to be refused.
+#[test]
+fn a_destination_hides_no_port() {
+    let join = ["overlay", "join", "m.toml", "-c", "c.toml", "--address", "192.0.2.1:1", "--near", "ADDRESS"];
+    let route = format!("{SOCKS}open = true\n[[route]]\nto = [\"ADDRESS\"]\naction = \"refuse\"\n");
+    let exit = format!("{SOCKS}open = true\n[exit]\nallow = [\"ADDRESS\"]\n");
+    for (name, arguments, config, code) in [
+        ("route.to", CHECK, route.as_str(), 3),
+        ("exit.allow", CHECK, exit.as_str(), 3),
+        ("near", &join, "NODESOCKS", 2),
+    ] {
+        let config = config.to_owned().leak();
+        let arguments = arguments.to_vec().leak();
+        let place = Place { name, arguments, config, takes: Takes::Optional };
+        for (text, said) in [
+            ("::1:9000", "or [::1]:9000"),
+            ("2001:db8::1:443", "or [2001:db8::1]:443"),
+            ("example.org:+25", "'example.org:+25' is not a destination"),
+            ("[::1]:+80", "'[::1]:+80' is not a destination"),
+        ] {
+            let (given, error) = run(&place, text);
+            assert!(given == Some(code) && error.contains(said), "{name}: {text}: {given:?}, {error}");
+        }
+        for text in ["::1", "[::1]:9000", "2001:db8::/32", "[2001:db8::/32]:443", "example.org:25", ".example.org"] {
+            let (given, error) = run(&place, text);
+            assert_eq!(given, Some(0), "{name}: {text}: {error}");
+        }
+    }
+}
+
+/// An interface may come later: its address is waited for, and the exit code is that of an address that cannot be had yet, with which
+/// services are started again.
+#[test]
+fn an_address_of_an_interface_that_is_not_there_is_waited_for() {
+    let listen = "[listen.x]\nkind = \"socks5\"\naddress = \"ADDRESS\"\nopen = true\n";
+    let tunnel =
+        "DEVICE[listen]\naddress = \"ADDRESS\"\n[peer.b]\nfingerprint = \"PRINT\"\nallowed = [\"10.77.0.2\"]\n";
+    for (name, arguments, config) in [
+        ("proxy", &["proxy", "-c", "c.toml"][..], listen),
+        ("tunnel", &["tunnel", "-c", "c.toml"], tunnel),
+        ("measure server", &["measure", "server", "--open", "1MB", "--listen", "ADDRESS"], ""),
+    ] {
+        let place = Place { name, arguments, config, takes: Takes::Listening };
+        let (code, error) = run(&place, "[fe80::1%none-such]:1");
+        assert_eq!(code, Some(5), "{name}: {error}");
+        assert!(error.contains("there is no network interface 'none-such'"), "{name}: {error}");
+        assert!(error.contains("waited for") && error.lines().count() == 2, "{name}: {error}");
+    }
+}
+
 fn wrong(takes: Takes) -> Vec<(&'static str, &'static str)> {
     let mut wrong = vec![
         ("2001:db8::1:7100", "[2001:db8::1]:7100"),

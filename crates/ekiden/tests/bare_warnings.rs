@@ -31,7 +31,6 @@ const BARE: &[(&str, usize, &str)] = &[
     ),
     ("transport/src/throttle.rs", 1, "the throttle itself"),
     ("tunnel/src/node.rs", 6, "at the start"),
-    ("tunnel/src/node/dial.rs", 1, "each reason once, as often as this end dials"),
 ];
 
 #[test]

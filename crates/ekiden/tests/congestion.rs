@@ -223,20 +223,36 @@ fn unprivileged() -> Result<(), Failed> {
 }
 
 fn trace() -> Result<(), Failed> {
-    done(congestion(&["load", "ekiden_ghstcp"]))?;
-    let result = traced();
-    done(congestion(&["unload", "ekiden_ghstcp"]))?;
-    result?;
-    is_gone("ekiden_ghstcp")
+    for name in ["ekiden_ghstcp", "ekiden_far"] {
+        done(congestion(&["load", name]))?;
+        let result = traced(name);
+        done(congestion(&["unload", name]))?;
+        let events = result?;
+        is_gone(name)?;
+        let model = events.iter().rev().find(|event| event["event"] == "round").map(|event| &event["model"]);
+        let model = model.ok_or("no round")?;
+        match name {
+            "ekiden_far" => {
+                let known =
+                    ["least_us", "carried"].iter().all(|key| model[*key].as_u64().is_some_and(|value| value > 0));
+                ensure(known && model["chance"].is_number(), || model.to_string())?;
+                let modes = events.iter().all(|event| event["mode"].is_string());
+                ensure(modes && events[0]["mode"] == "startup", || events[0].to_string())?;
+            }
+            _ => ensure(model.is_null(), || model.to_string())?,
+        }
+    }
+    Ok(())
 }
 
-fn traced() -> Result<(), Failed> {
+/// The events of a transfer with this control.
+fn traced(name: &str) -> Result<Vec<Value>, Failed> {
     let limit = Instant::now() + PATIENCE;
     let (output, local) = loop {
         let mut command = congestion(&["trace", "--json", "--duration", "3s"]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         sleep(Duration::from_millis(700));
-        let local = transfer("ekiden_ghstcp")?;
+        let local = transfer(name)?;
         let output = child.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         if !said.contains("another trace is running") || Instant::now() > limit {
@@ -254,8 +270,9 @@ fn traced() -> Result<(), Failed> {
     })?;
     ensure(words.last() == Some(&"end"), || format!("{words:?}"))?;
     let number = &ours[0]["connection"];
-    let consistent = ours.iter().all(|event| event["connection"] == *number && event["algorithm"] == "ekiden_ghstcp");
-    ensure(consistent && number.as_u64().is_some_and(|number| number < 1_000_000), || text.clone())
+    let consistent = ours.iter().all(|event| event["connection"] == *number && event["algorithm"] == name);
+    ensure(consistent && number.as_u64().is_some_and(|number| number < 1_000_000), || text.clone())?;
+    Ok(ours.into_iter().cloned().collect())
 }
 
 const SOCKS: &str = "[exit]\nallow = [\"127.0.0.1\"]\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n";

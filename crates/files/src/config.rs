@@ -13,19 +13,21 @@ pub struct ConfigError {
     pub line: Option<usize>,
     /// What is wrong and what would be right.
     pub reason: String,
+    /// Whether nothing is wrong with it: this host lacks something that may come yet.
+    pub is_lack: bool,
 }
 
 impl ConfigError {
     /// About a file as a whole.
     pub fn whole(file: &Path, reason: impl ToString) -> Self {
-        Self { file: file.into(), line: None, reason: reason.to_string() }
+        Self { file: file.into(), line: None, reason: reason.to_string(), is_lack: false }
     }
 
     /// About what stands at `span` of the file's text, if that is known.
     pub fn at(file: &Path, text: &str, span: Option<Range<usize>>, reason: String) -> Self {
         let before = span.and_then(|span| text.as_bytes().get(..span.start));
         let line = before.map(|before| before.iter().filter(|&&byte| byte == b'\n').count() + 1);
-        Self { file: file.into(), line, reason }
+        Self { file: file.into(), line, reason, is_lack: false }
     }
 }
 

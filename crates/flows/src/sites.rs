@@ -181,7 +181,7 @@ impl Sites {
             toml::from_str(text).map_err(|error| ConfigError::at(file, text, error.span(), explain(text, &error)))?;
         sites.check().map_err(|(key, reason)| {
             let path: Vec<&str> = key.split('.').collect();
-            ConfigError { file: file.into(), line: line_of(text, &path), reason }
+            ConfigError { file: file.into(), line: line_of(text, &path), reason, is_lack: false }
         })?;
         Ok(sites)
     }

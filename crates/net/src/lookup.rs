@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 
-use ekiden_units::HostPort;
+use ekiden_units::{AddressError, HostPort};
 
 use crate::device::zone_index;
 
@@ -15,14 +15,37 @@ pub fn addresses(place: &HostPort) -> io::Result<Vec<SocketAddr>> {
     Ok((place.host.bare().as_str(), place.port).to_socket_addrs()?.collect())
 }
 
+/// Why nothing can listen there; in words for whoever wrote it.
+#[derive(Debug, thiserror::Error)]
+pub enum ListeningError {
+    /// It is no address of this host with a port.
+    #[error(transparent)]
+    Text(#[from] AddressError),
+    /// The interface of its zone is not there. It may come yet.
+    #[error("'{text}': {source}")]
+    Interface {
+        /// The address.
+        text: String,
+        /// Which interface.
+        source: io::Error,
+    },
+}
+
+impl ListeningError {
+    /// Whether this host lacks something that may come yet.
+    pub fn is_lack(&self) -> bool {
+        matches!(self, Self::Interface { .. })
+    }
+}
+
 /// Where to listen: an address of this host, with a port or 0 for any.
 ///
 /// # Errors
-/// If it is something else, or has the zone of an interface that is not there; in words for whoever wrote it.
-pub fn listening(text: &str) -> Result<SocketAddr, String> {
-    match HostPort::listening(text).map_err(|error| error.to_string())? {
+/// If it is something else, or has the zone of an interface that is not there.
+pub fn listening(text: &str) -> Result<SocketAddr, ListeningError> {
+    match HostPort::listening(text)? {
         (IpAddr::V6(ip), Some(zone), port) => {
-            let index = zone_index(&zone).map_err(|error| format!("'{text}': {error}"))?;
+            let index = zone_index(&zone).map_err(|source| ListeningError::Interface { text: text.into(), source })?;
             Ok(SocketAddrV6::new(ip, port, 0, index).into())
         }
         (ip, _, port) => Ok(SocketAddr::new(ip, port)),
@@ -42,7 +65,9 @@ mod tests {
             assert_eq!(listening(text).unwrap(), found[0]);
         }
         assert!(addresses(&"[fe80::1%none-such]:80".parse().unwrap()).is_err());
-        assert!(listening("[fe80::1%none-such]:80").unwrap_err().contains("there is no network interface 'none-such'"));
+        let error = listening("[fe80::1%none-such]:80").unwrap_err();
+        assert!(error.is_lack() && error.to_string().contains("there is no network interface 'none-such'"), "{error}");
+        assert!(!listening("fe80::1").unwrap_err().is_lack());
         assert_eq!(listening("127.0.0.1:0").unwrap().to_string(), "127.0.0.1:0");
         assert_eq!(addresses(&"[::1]:7".parse().unwrap()).unwrap()[0].to_string(), "[::1]:7");
     }

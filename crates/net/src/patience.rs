@@ -8,6 +8,7 @@ pub const LONGEST: Duration = Duration::from_secs(5);
 
 /// How often it is tried. Whoever connects between the end of one process and the beginning of the next is refused.
 const LOOK: Duration = Duration::from_millis(5);
+const LOOK_ANEW: Duration = Duration::from_millis(200);
 
 /// Until when a start that begins now waits.
 pub fn deadline() -> Instant {
@@ -36,6 +37,26 @@ pub fn patiently<T, E>(
             other => return other,
         }
     }
+}
+
+/// As [`patiently`], for what takes longer to try, such as reading a configuration.
+///
+/// # Errors
+/// The last one.
+pub fn patiently_anew<T, E>(
+    until: Instant,
+    mut attempt: impl FnMut() -> Result<T, E>,
+    passes: impl Fn(&E) -> bool,
+    waits: impl FnOnce(&E),
+) -> Result<T, E> {
+    let attempt = || {
+        attempt().inspect_err(|error| {
+            if passes(error) {
+                sleep(LOOK_ANEW)
+            }
+        })
+    };
+    patiently(until, attempt, &passes, waits)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ekiden_files::{FileKind, read_secret};
 use ekiden_keys::random_secret;
-use ekiden_units::HostPort;
+use ekiden_units::{HostPort, HostText};
 use ureq::tls::Certificate;
 
 use crate::authorities;
@@ -107,6 +107,11 @@ impl Access {
         };
         if rest.is_empty() || rest.contains(|c: char| "/@?#".contains(c) || c.is_whitespace() || c.is_control()) {
             return bad("is not of the form https://host:port");
+        }
+        match HostPort::optional(rest) {
+            Ok((HostText::Zoned(..), _)) => return bad("has a zone, which etcd's addresses cannot have here"),
+            Ok(_) => {}
+            Err(error) => return Err(wrong("endpoints", error.to_string())),
         }
         match scheme {
             "https" if self.ca_file.is_none() => Err(wrong("ca_file", "is needed for https://")),

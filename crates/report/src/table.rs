@@ -60,6 +60,9 @@ impl Table {
                 left_out.push(*name);
             }
         }
+        if fitted.least_columns() > columns {
+            fitted.header.iter_mut().for_each(|header| *header = broken_at_dots(header));
+        }
         let text = fitted.drawn(Some(columns));
         match left_out.is_empty() {
             true => text,
@@ -119,9 +122,33 @@ impl Table {
     }
 }
 
+/// A key such as `link.sea.delay`, so that it may be wrapped at its dots.
+fn broken_at_dots(header: &str) -> String {
+    let mut broken = String::new();
+    let mut rest = header.chars().peekable();
+    while let Some(letter) = rest.next() {
+        broken.push(letter);
+        if letter == '.' && rest.peek().is_some_and(|next| !next.is_whitespace()) {
+            broken.push(' ');
+        }
+    }
+    broken
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_keys_are_wrapped_at_their_dots_where_there_is_no_room() {
+        let mut table =
+            Table::new(["flow.direct.duration", "link.sea.delay", "node.laptop.tcp.receive_buffer", "Mbit/s"]);
+        table.row(["300ms", "5ms", "1MiB", "9.12"]);
+        let widest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+        let narrow = table.to_text_within(Some(60));
+        assert!(widest(&narrow) <= 60 && narrow.contains("receive_buffer"), "{narrow}");
+        assert!(table.to_text_within(Some(100)).contains("node.laptop.tcp.receive_buffer"));
+    }
 
     #[test]
     fn a_table_fits_by_wrapping_and_then_by_leaving_columns_out() {

@@ -5,7 +5,7 @@
 pub enum Error {
     /// There is no such congestion control here.
     #[error(
-        "{whose}.tcp.congestion: the simulator has no '{name}'; it has reno, cubic, bic, bbr, ekiden_hstcp, ekiden_ghstcp, ekiden_bic, ekiden_far"
+        "{whose}.tcp.congestion: the simulator has no '{name}'; it has reno, cubic, bic, bbr, bbr3, ekiden_hstcp, ekiden_ghstcp, ekiden_bic, ekiden_far"
     )]
     Congestion {
         /// A node or a tunnel, such as `node.island`.

@@ -78,6 +78,39 @@ fn bbr_fills_a_path_that_loses_at_random_and_reno_does_not() {
     assert!(at("1%", "reno") < 4.0);
 }
 
+/// BBRv3 takes 2 % of loss in a probe for too much, and BBR does not ask. So it fills a path that loses 1 %, and not one that loses 5 %.
+#[test]
+fn bbr3_fills_a_path_that_loses_less_than_its_threshold() {
+    let at = |loss: &str, congestion: &str| {
+        let path = format!("rate = \"100Mbit/s\"\ndelay = \"40ms\"\nqueue = \"500KB\"\nforth.loss = \"{loss}\"");
+        let buffers = "send_buffer = \"16MiB\"\nreceive_buffer = \"16MiB\"";
+        goodput(&path, &format!("congestion = \"{congestion}\"\n{buffers}"))
+    };
+    for (loss, least) in [("0ppm", 80.0), ("1000ppm", 75.0), ("1%", 60.0)] {
+        let bbr3 = at(loss, "bbr3");
+        assert!((least..96.5).contains(&bbr3), "{bbr3} Mbit/s at {loss}");
+    }
+    assert!(2.0 * at("5%", "bbr3") < at("5%", "bbr"));
+}
+
+/// A queue of a tenth of a bandwidth-delay product: BBRv3 bounds what is in flight by what it has lost, and BBR fills it again and again.
+#[test]
+fn bbr3_loses_less_in_a_short_queue() {
+    let again = |congestion: &str| {
+        let text = format!(
+            "name = \"t\"\n[tcp]\ncongestion = \"{congestion}\"\nsend_buffer = \"16MiB\"\nreceive_buffer = \"16MiB\"\n[node.a]\n[node.b]\n\
+             [link.l]\nends = [\"a\", \"b\"]\nrate = \"50Mbit/s\"\ndelay = \"20ms\"\nqueue = \"25KB\"\n[flow.f]\nfrom = \"a\"\nto = \"b\"\n\
+             duration = \"30s\"\n"
+        );
+        let scenario = Scenario::parse(&text, "t.toml").unwrap();
+        let record = simulate(&scenario, &Options::default(), &mut Kept::default(), &mut |_| {}).unwrap();
+        assert!(record.flows[0].goodput_bit_s > 35_000_000, "{congestion}: {}", record.flows[0].goodput_bit_s);
+        record.flows[0].retransmits
+    };
+    let (bbr3, bbr) = (again("bbr3"), again("bbr"));
+    assert!(2 * bbr3 < bbr, "{bbr3} and {bbr} segments sent again");
+}
+
 /// The queue of a path that bbr has found: it sends at the rate of delivery, and cruises with less than a quarter of the queue that
 /// fills under Reno.
 #[test]

@@ -134,6 +134,17 @@ fn two_of_it_share_and_reno_keeps_a_part() {
     assert!(reno > 25.0 && far > 25.0 && reno + far > 85.0, "Reno {reno} and {far}");
 }
 
+/// What others took while it was small is asked for again, and what they need is left to them. Where it took its own peaks for being
+/// alone it had 20 beside Reno and 30 beside CUBIC.
+#[test]
+fn it_keeps_its_part_of_a_queue_that_others_fill() {
+    for (other, delay, queue, least) in [("reno", "40ms", "1MB", 27.0), ("cubic", "10ms", "250KB", 40.0)] {
+        let line = format!("rate = \"100Mbit/s\"\ndelay = \"{delay}\"\nqueue = \"{queue}\"");
+        let [theirs, far] = mbit(&run(&[other, "ekiden_far"], &line, 150, 4).0)[..] else { panic!() };
+        assert!(far > least && theirs > 42.0, "{other} {theirs}, ekiden_far {far}");
+    }
+}
+
 /// Jitter leaves others no less than a tenth. Two Reno connections would share it evenly.
 #[test]
 fn others_keep_a_part_on_a_path_with_jitter() {

@@ -103,7 +103,7 @@ proptest! {
         queue in 2_000u32..200_000,
         sack: bool,
         profile in prop::sample::select(vec!["linux", "rfc", "ns2", "ns2_bitcp", "ns2_linux", "opnet"]),
-        congestion in prop::sample::select(vec!["reno", "cubic", "bic", "bbr", "ekiden_hstcp", "ekiden_ghstcp", "ekiden_bic", "ekiden_far"]),
+        congestion in prop::sample::select(vec!["reno", "cubic", "bic", "bbr", "bbr3", "ekiden_hstcp", "ekiden_ghstcp", "ekiden_bic", "ekiden_far"]),
         via in prop::sample::select(vec!["", "via = [\"p\"]", "via = [\"p\", \"q\"]"]),
     ) {
         let path = format!("rate = \"20Mbit/s\"\ndelay = \"{delay_ms}ms\"\nqueue = \"{queue}B\"\nloss = \"{loss}ppm\"");

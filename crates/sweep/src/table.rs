@@ -47,7 +47,9 @@ pub struct PointSummary {
 pub fn table(plan: &Plan, summaries: &[PointSummary]) -> Table {
     let figures = ["flow", "Mbit/s", "least", "most", "sent again", "drops", "runs", "invalid"].map(String::from);
     let table = Table::new(plan.keys.iter().cloned().chain(figures));
-    let mut table = table.spare(["drops", "sent again", "least", "most"]);
+    let is_spared = summaries.iter().all(|summary| summary.runs.invalid == 0);
+    let spare = ["invalid", "drops", "sent again", "least", "most"];
+    let mut table = table.spare(&spare[usize::from(!is_spared)..]);
     for summary in summaries {
         for name in plan.scenarios[summary.point].flows.keys() {
             let values = plan.points[summary.point].settings().iter().map(|setting| setting.value.clone());

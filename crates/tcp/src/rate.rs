@@ -38,8 +38,8 @@ impl RateEstimator {
         self.delivered
     }
 
-    /// A segment is sent, behind `outstanding` others.
-    pub fn mark(&mut self, now: Time, outstanding: u32) -> Mark {
+    /// A segment is sent, behind `outstanding` others, of which `in_flight` are in the network. So many were found lost before.
+    pub fn mark(&mut self, now: Time, outstanding: u32, in_flight: u32, lost: u64) -> Mark {
         if outstanding == 0 {
             (self.first_sent, self.delivered_at) = (now, now);
         }
@@ -48,6 +48,8 @@ impl RateEstimator {
             delivered_at: self.delivered_at,
             first_sent: self.first_sent,
             is_app_limited: self.limited_until > 0,
+            in_flight: in_flight + 1,
+            lost,
         }
     }
 
@@ -78,6 +80,8 @@ impl RateEstimator {
                 delivered: newest.mark.delivered,
                 interval_us: interval.0 / 1000,
                 is_app_limited: newest.mark.is_app_limited,
+                in_flight: newest.mark.in_flight,
+                lost: newest.mark.lost,
             })
         });
         let lost_now = u32::try_from(flow.lost - self.lost).unwrap_or(u32::MAX);
@@ -122,16 +126,20 @@ mod tests {
         rate.sample(now, &summary, flow)
     }
 
+    fn marked(rate: &mut RateEstimator, now: Time, outstanding: u32) -> Mark {
+        rate.mark(now, outstanding, outstanding, 0)
+    }
+
     #[test]
     fn an_interval_is_the_longer_of_sending_and_of_acknowledging() {
         let mut rate = RateEstimator::default();
-        let marks: Vec<Mark> = (0..10).map(|sent| rate.mark(Time::ms(10 * sent), sent as u32)).collect();
+        let marks: Vec<Mark> = (0..10).map(|sent| marked(&mut rate, Time::ms(10 * sent), sent as u32)).collect();
         // Ten that were sent in 90 ms are acknowledged together, 100 ms after the first had been sent.
         let sample = acknowledge(&mut rate, Time::ms(100), 10, Time::ms(90), marks[9], &FLOW);
         let before = sample.before.unwrap();
         assert_eq!((before.delivered, before.interval_us, sample.delivered), (0, 100_000, 10));
         // Ten more, sent 20 ms apart from then on: their acknowledgements come all within 40 ms of the last.
-        let marks: Vec<Mark> = (1..=10).map(|sent| rate.mark(Time::ms(90 + 20 * sent), 10)).collect();
+        let marks: Vec<Mark> = (1..=10).map(|sent| marked(&mut rate, Time::ms(90 + 20 * sent), 10)).collect();
         let sample = acknowledge(&mut rate, Time::ms(350), 9, Time::ms(270), marks[8], &FLOW);
         assert_eq!(sample.before.unwrap().interval_us, 250_000);
         let sample = acknowledge(&mut rate, Time::ms(390), 1, Time::ms(290), marks[9], &FLOW);
@@ -142,25 +150,25 @@ mod tests {
     #[test]
     fn acknowledgements_that_come_together_do_not_make_a_path_faster() {
         let mut rate = RateEstimator::default();
-        let first = rate.mark(Time(0), 0);
+        let first = marked(&mut rate, Time(0), 0);
         acknowledge(&mut rate, Time::ms(50), 1, Time(0), first, &FLOW);
-        let mark = rate.mark(Time::ms(50), 1);
-        let later = rate.mark(Time::ms(150), 2);
+        let mark = marked(&mut rate, Time::ms(50), 1);
+        let later = marked(&mut rate, Time::ms(150), 2);
         acknowledge(&mut rate, Time::ms(199), 1, Time::ms(50), mark, &FLOW);
         let sample = acknowledge(&mut rate, Time::ms(200), 1, Time::ms(150), later, &FLOW);
         // They were sent 100 ms apart, and the acknowledgement before the last came 150 ms ago.
         assert_eq!(sample.before.unwrap().interval_us, 150_000);
         let shorter = Flow { least_rtt: Some(Time::ms(151)), ..FLOW };
-        let mark = rate.mark(Time::ms(200), 1);
+        let mark = marked(&mut rate, Time::ms(200), 1);
         assert_eq!(acknowledge(&mut rate, Time::ms(210), 1, Time::ms(200), mark, &shorter).before, None);
     }
 
     #[test]
     fn a_pause_counts_in_no_interval() {
         let mut rate = RateEstimator::default();
-        let mark = rate.mark(Time(0), 0);
+        let mark = marked(&mut rate, Time(0), 0);
         acknowledge(&mut rate, Time::ms(20), 1, Time(0), mark, &FLOW);
-        let mark = rate.mark(Time::secs(5), 0);
+        let mark = marked(&mut rate, Time::secs(5), 0);
         let sample = acknowledge(&mut rate, Time::ms(5_020), 1, Time::secs(5), mark, &FLOW);
         assert_eq!(sample.before.unwrap().interval_us, 20_000);
     }
@@ -168,22 +176,22 @@ mod tests {
     #[test]
     fn who_has_little_to_send_is_limited_until_that_has_arrived() {
         let mut rate = RateEstimator::default();
-        let mark = rate.mark(Time(0), 0);
+        let mark = marked(&mut rate, Time(0), 0);
         assert!(!mark.is_app_limited);
         rate.note_app_limited(2);
-        let limited = rate.mark(Time::ms(1), 1);
+        let limited = marked(&mut rate, Time::ms(1), 1);
         assert!(limited.is_app_limited);
         acknowledge(&mut rate, Time::ms(20), 2, Time(0), mark, &FLOW);
-        assert!(rate.mark(Time::ms(20), 1).is_app_limited, "two have arrived, and not more");
+        assert!(marked(&mut rate, Time::ms(20), 1).is_app_limited, "two have arrived, and not more");
         let sample = acknowledge(&mut rate, Time::ms(21), 1, Time::ms(1), limited, &FLOW);
         assert!(sample.before.unwrap().is_app_limited);
-        assert!(!rate.mark(Time::ms(22), 1).is_app_limited);
+        assert!(!marked(&mut rate, Time::ms(22), 1).is_app_limited);
     }
 
     #[test]
     fn losses_count_once() {
         let mut rate = RateEstimator::default();
-        let mark = rate.mark(Time(0), 0);
+        let mark = marked(&mut rate, Time(0), 0);
         let lost = |lost: u64| Flow { lost, ..FLOW };
         let counts = [3, 3, 8].map(|all| {
             let sample = acknowledge(&mut rate, Time::ms(20), 1, Time(0), mark, &lost(all));

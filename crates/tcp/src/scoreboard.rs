@@ -14,15 +14,9 @@ use ekiden_units::Time;
 
 use crate::ranges::Ranges;
 
-/// What was so when a segment was sent (draft-cheng-iccrg-delivery-rate-estimation-02, section 3.2: P.delivered, P.delivered_time,
-/// P.first_sent_time, P.is_app_limited).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Mark {
-    pub delivered: u64,
-    pub delivered_at: Time,
-    pub first_sent: Time,
-    pub is_app_limited: bool,
-}
+mod losses;
+
+pub(crate) use losses::{Losses, Mark};
 
 /// A segment that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,8 +114,7 @@ pub(crate) struct Scoreboard {
     pub keeps_order: bool,
     /// What the next transmissions are marked with.
     pub mark: Mark,
-    /// Segments found lost, each as often as it was.
-    lost_ever: u64,
+    pub losses: Losses,
 }
 
 impl Scoreboard {
@@ -296,6 +289,7 @@ impl Scoreboard {
             if !sent.lost && (!sent.retransmitted || sent.rescued) {
                 (sent.lost, sent.rescued) = (true, false);
                 self.lost.insert(sent.start);
+                self.losses.note(sent.mark);
                 marked += 1;
             }
             // The first copy is lost.
@@ -303,7 +297,6 @@ impl Scoreboard {
             at += 1;
         }
         self.lost_before = frontier;
-        self.lost_ever += u64::from(marked);
         marked
     }
 
@@ -324,10 +317,10 @@ impl Scoreboard {
             if sent.serial == serial && sent.is_in_network() {
                 (sent.lost, sent.rescued) = (true, false);
                 self.lost.insert(sent.start);
+                self.losses.note(sent.mark);
                 marked += 1;
             }
         }
-        self.lost_ever += u64::from(marked);
         marked
     }
 
@@ -339,7 +332,7 @@ impl Scoreboard {
             self.doubled_count -= u32::from(first.doubled.take().is_some());
             (first.lost, first.rescued) = (true, false);
             self.lost.insert(first.start);
-            self.lost_ever += 1;
+            self.losses.note(first.mark);
         }
     }
 
@@ -353,7 +346,9 @@ impl Scoreboard {
         self.doubled_count = 0;
         for sent in &mut self.segments {
             (sent.doubled, sent.rescued) = (None, false);
-            self.lost_ever += u64::from(!sent.lost && !sent.sacked);
+            if !sent.lost && !sent.sacked {
+                self.losses.note(sent.mark);
+            }
             sent.lost = !sent.sacked;
         }
         self.lost = self.segments.iter().filter(|sent| sent.lost).map(|sent| sent.start).collect();
@@ -455,7 +450,7 @@ impl Scoreboard {
 
     /// Segments that were found lost over the whole connection, each as often as it was.
     pub fn lost_ever(&self) -> u64 {
-        self.lost_ever
+        self.losses.ever
     }
 
     /// Where the first of them begins.

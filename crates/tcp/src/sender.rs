@@ -69,6 +69,11 @@ pub(crate) struct Wishes {
 
 impl Sender {
     pub fn new(settings: &TcpSettings, first: Seq, control: Box<dyn CongestionControl + Send>) -> Self {
+        let window = CongestionWindow::new(settings, control);
+        let mut board = Scoreboard::default();
+        if window.asks_for_losses() {
+            board.losses.tell();
+        }
         Self {
             settings: settings.clone(),
             first,
@@ -79,9 +84,9 @@ impl Sender {
             ecn: false,
             buffer: SendBuffer::new(settings),
             send_window: SendWindow::new(),
-            window: CongestionWindow::new(settings, control),
+            window,
             recovery: Recovery::new(settings),
-            board: Scoreboard::default(),
+            board,
             timer: RetransmissionTimer::new(settings),
             persist: PersistTimer::default(),
             unanswered: 0,

@@ -2,7 +2,7 @@
 //!
 //! The sender and its loss recovery decide when; the congestion control decides how far. Windows count segments.
 
-use ekiden_congestion::{CongestionControl, RateSample, Window};
+use ekiden_congestion::{CongestionControl, LostSegment, RateSample, Window};
 use ekiden_units::Time;
 
 use crate::scoreboard::AckSummary;
@@ -90,6 +90,16 @@ impl CongestionWindow {
     /// Whether [`CongestionWindow::on_sample`] is to be called.
     pub fn sets_rate(&self) -> bool {
         self.sets_rate
+    }
+
+    /// Whether [`CongestionWindow::on_lost`] is to be called.
+    pub fn asks_for_losses(&self) -> bool {
+        self.control.asks_for_losses()
+    }
+
+    /// A segment was found lost.
+    pub fn on_lost(&mut self, lost: &LostSegment) {
+        self.control.on_lost(lost);
     }
 
     /// An acknowledgement arrived, in whatever phase.

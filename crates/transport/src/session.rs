@@ -449,7 +449,7 @@ fn explained(error: &Error, is_known: bool) -> io::Error {
             io::Error::new(PermissionDenied, OwnKeyRefusedError)
         }
         Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => {
-            io::Error::new(InvalidData, "it speaks another version of the leg protocol")
+            io::Error::new(InvalidData, "it speaks another version of the leg protocol, or is no ekiden node")
         }
         // With this alert a listener for clients answers TLS.
         Error::AlertReceived(AlertDescription::HandshakeFailure) => {

@@ -1,6 +1,6 @@
 //! A node with a tunnel: its device, its connections to the peers, and the life of the process.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixListener as StdListener;
@@ -232,6 +232,7 @@ impl Node {
                 slots: (0..number).map(|_| slot()).collect(),
                 siblings: Siblings::new(number.into()),
                 foreign: Cell::default(),
+                told: RefCell::default(),
             }
         };
         let peers = config.peers.values().map(state).collect();

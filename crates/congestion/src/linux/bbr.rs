@@ -11,7 +11,7 @@ mod policer;
 
 use std::ops::Range;
 
-use aggregation::Aggregation;
+pub(crate) use aggregation::Aggregation;
 use filter::MaxFilter;
 use policer::LongTerm;
 
@@ -125,6 +125,11 @@ impl Default for LinuxBbr {
         bbr.pacing = paced(INITIAL_WINDOW * RATE / 1000, HIGH_GAIN);
         bbr
     }
+}
+
+/// A rate as [`Aggregation`] takes it, of segments a second.
+pub(crate) fn segments_us(per_second: f64) -> u64 {
+    (per_second / 1e6 * RATE as f64) as u64
 }
 
 fn paced(rate: u64, gain: u64) -> u64 {

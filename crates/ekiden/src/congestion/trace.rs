@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use ekiden_bpf::{Event, EventKind, Level, Trace};
+use ekiden_bpf::{Event, EventKind, Level, Model, Phase, Trace};
 use ekiden_congestion::Algorithm;
 use ekiden_units::Time;
 use nix::sys::signal::{SigSet, Signal};
@@ -20,7 +20,7 @@ const STEP: Duration = Duration::from_millis(200);
 
 /// Print what connections do: windows, losses and modes, one line for each event.
 ///
-/// Every connection of this machine that uses one of the three, in all network namespaces; once per round trip and
+/// Every connection of this machine that uses one of ekiden's, in all network namespaces; once per round trip and
 /// whenever something happens. Ends at Ctrl-C. Only one trace can run at a time.
 #[derive(clap::Args)]
 pub struct Args {
@@ -105,7 +105,7 @@ fn text(event: &Event, at_us: u64) -> String {
     };
     let ssthresh = threshold(event).map_or("-".into(), |ssthresh| ssthresh.to_string());
     format!(
-        "{:>5}.{:06} {} → {} {} {}{detail} cwnd {} ssthresh {ssthresh} srtt {} mode {}\n",
+        "{:>5}.{:06} {} → {} {} {}{detail} cwnd {} ssthresh {ssthresh} srtt {} mode {}{}\n",
         at_us / 1_000_000,
         at_us % 1_000_000,
         event.local,
@@ -115,6 +115,19 @@ fn text(event: &Event, at_us: u64) -> String {
         event.window.cwnd,
         ms(event.srtt_us),
         mode(event).unwrap_or("-"),
+        event.model.as_ref().map(of_path).unwrap_or_default(),
+    )
+}
+
+fn of_path(model: &Model) -> String {
+    format!(
+        " least {} queue {} carried {} own {} fair {} chance {:.2}%",
+        ms(model.base_us),
+        ms(model.queue_us),
+        model.carried,
+        model.own,
+        model.fair,
+        100.0 * model.chance
     )
 }
 
@@ -142,6 +155,14 @@ fn json(event: &Event, number: u64, at_us: u64) -> Value {
         "ssthresh": threshold(event),
         "srtt_us": event.srtt_us,
         "mode": mode(event),
+        "model": event.model.map(|model| json!({
+            "least_us": model.base_us,
+            "queue_us": model.queue_us,
+            "carried": model.carried,
+            "own": model.own,
+            "fair": model.fair,
+            "chance": model.chance,
+        })),
     })
 }
 
@@ -160,9 +181,22 @@ fn word(kind: EventKind) -> &'static str {
     }
 }
 
-/// Only gentle HSTCP has modes.
+/// Gentle HSTCP's mode, `ekiden_far`'s phase; the others have none.
 fn mode(event: &Event) -> Option<&'static str> {
-    (event.algorithm == Algorithm::Ghstcp).then(|| mode_word(event.reno_mode))
+    match event.model {
+        Some(model) => Some(phase_word(model.phase)),
+        None => (event.algorithm == Algorithm::Ghstcp).then(|| mode_word(event.reno_mode)),
+    }
+}
+
+fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Startup => "startup",
+        Phase::Known => "known",
+        Phase::Jump => "jump",
+        Phase::Alone => "alone",
+        Phase::Shares => "shares",
+    }
 }
 
 fn mode_word(reno: bool) -> &'static str {

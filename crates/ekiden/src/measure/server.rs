@@ -1,6 +1,5 @@
 //! `ekiden measure server`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -9,13 +8,15 @@ use std::time::Duration;
 use anyhow::Context;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_measure::server::{ADDRESS, Admits, Happened, Patience, Settings, StartError, run as serve};
+use ekiden_net::lookup::{self, ListeningError};
+use ekiden_net::patience;
 use ekiden_net::privileges::{Capability, keep_only};
-use ekiden_net::{lookup, patience};
 use ekiden_relay::{Config, ListenerKind};
 use ekiden_transport::{Prepared, Security, Throttle};
-use ekiden_units::{Bytes, Time};
+use ekiden_units::{AddressError, Bytes, HostPort, Time};
 use indexmap::IndexMap;
 
+use crate::start::loaded;
 use crate::usage::misused;
 use crate::whose::whose;
 use crate::{log, out};
@@ -55,14 +56,19 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["config", "key"], value_parser = super::amount)]
     open: Option<Bytes>,
     /// Where to listen.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS, value_parser = lookup::listening)]
-    listen: SocketAddr,
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS, value_parser = place)]
+    listen: String,
     /// The most bytes of a measurement in each direction.
     #[arg(long, value_name = "BYTES", conflicts_with = "open", value_parser = super::amount)]
     limit: Option<Bytes>,
     /// The longest load.
     #[arg(long, value_name = "TIME", value_parser = super::within::<Time>("1s", "1h"))]
     longest: Option<Time>,
+}
+
+/// Where to listen, whose interface need not be there yet.
+fn place(text: &str) -> Result<String, AddressError> {
+    HostPort::listening(text).map(|_| text.to_owned())
 }
 
 /// Serves until it is told to stop.
@@ -73,7 +79,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         None => (Admits::Nodes(known(args)?), args.limit.map(|most| most.0), LONGEST),
     };
     let duration_most = args.longest.map_or(longest, Duration::from);
-    let settings = Settings { address: args.listen, admits, bytes_most, duration_most, patience: Patience::default() };
+    let waits = |why: &ListeningError| tell_of_waiting(&why.to_string());
+    let listen = || lookup::listening(&args.listen);
+    let address = patience::patiently_anew(patience::deadline(), listen, ListeningError::is_lack, waits)?;
+    let settings = Settings { address, admits, bytes_most, duration_most, patience: Patience::default() };
     // Buffers and congestion controls of the measured connections are as known nodes ask for; strangers get what every program gets.
     let keep: &[_] = match settings.admits {
         Admits::Nodes(_) => &[Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE],
@@ -95,7 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// The keys that a server knows.
 fn known(args: &Args) -> anyhow::Result<Security<IndexMap<String, Fingerprint>>> {
     if let Some(file) = &args.config {
-        let config = Config::load(file).map_err(|error| whose(file, "measure server", error))?;
+        let config = loaded(true, || Config::load(file)).map_err(|error| whose(file, "measure server", error))?;
         let legs = config.listeners.values().filter_map(|listener| match &listener.kind {
             ListenerKind::Leg(Security::Tls { known, .. }) => Some(known),
             _ => None,
@@ -139,11 +148,13 @@ pub fn code(error: &StartError) -> u8 {
     }
 }
 
+fn tell_of_waiting(why: &str) {
+    tracing::warn!("the address is waited for, {:?} at most: {why}", patience::LONGEST);
+}
+
 fn tell(lines: &Throttle, happened: Happened) {
     match happened {
-        Happened::Waits { why } => {
-            tracing::warn!("the address is waited for, {:?} at most: {why}", patience::LONGEST);
-        }
+        Happened::Waits { why } => tell_of_waiting(&why),
         Happened::Ready(address) => {
             let _ = out::line(format_args!("listening on {address}"));
         }

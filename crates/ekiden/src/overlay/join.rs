@@ -7,6 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use ekiden_overlay::member::{Member, Position};
 use ekiden_relay::edit::IfPresent;
 use ekiden_relay::{Config, ConfigError, Pattern};
+use ekiden_units::{AddressError, HostPort};
 
 use crate::out;
 use crate::whose::whose;
@@ -27,7 +28,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
     /// Where other nodes reach its leg listener: HOST:PORT.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     address: String,
     /// A destination that the node is near, as in a route; may be said again.
     #[arg(long, value_name = "DESTINATION", value_parser = destination)]
@@ -71,6 +72,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .context("nothing is written")?;
     let done = if was_there { "changed" } else { "added" };
     out::line(format_args!("{done} [node.{name}] in {}", args.members.display()))
+}
+
+/// An address with a port, as an option says it.
+pub fn address(text: &str) -> Result<String, AddressError> {
+    HostPort::as_told(text).map(|_| text.to_owned())
 }
 
 /// A place on the earth, as an option says it.

@@ -86,7 +86,8 @@ fn of_status(status: &Status) -> SiteMap {
         Some(MapLeg {
             from: number(&leg.from)?,
             to: number(&leg.to)?,
-            rate_bit_s: leg.rate_bit_s.or(Some(leg.carried_bit_s)).map(|bits| bits as f64),
+            // What it has carried is no rate: it may carry more.
+            rate_bit_s: leg.rate_bit_s.map(|bits| bits as f64),
             loss: leg.loss,
             has_failed: false,
             paths: used.iter().filter(|used| **used == [leg.from.as_str(), leg.to.as_str()]).count(),

@@ -25,7 +25,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn text(status: &Status, width: Width) -> String {
     let columns =
         ["node", "region", "address", "rtt ms", "Mbit/s to it", "Mbit/s from it", "load", "believed", "asked"];
-    let mut table = Table::new(columns).spare(["asked", "region", "load", "believed"]);
+    let mut table = Table::new(columns).spare(["asked", "region", "load", "believed", "address"]);
     for node in &status.nodes {
         let leg = |from: &str, to: &str| status.legs.iter().find(|leg| leg.from == from && leg.to == to);
         let (there, back) = (leg(&status.node, &node.name), leg(&node.name, &status.node));
@@ -57,9 +57,12 @@ fn text(status: &Status, width: Width) -> String {
     )
 }
 
+/// Less than this is told as nothing, in bit/s.
+const LEAST_TOLD: u64 = 50_000;
+
 fn at_least(bit_s: u64) -> String {
     match bit_s {
-        0 => "-".into(),
-        bits => format!("≥ {}", mbit(bits)),
+        0..LEAST_TOLD => "-".into(),
+        bits => format!("≥{}", mbit(bits)),
     }
 }

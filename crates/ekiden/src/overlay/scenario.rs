@@ -46,6 +46,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let flows = args.flows.map_or(sites.sites.len(), |flows| flows as usize);
     let &Args { rate_most, file, duration, begin, .. } = args;
     let packets = Packets { rate_most, flows, file, duration, begin };
-    let refused = |reason: String| ConfigError { file: args.sites.clone(), line: None, reason };
+    let refused = |reason: String| ConfigError::whole(&args.sites, reason);
     out::text(packets.scenario(&sites).map_err(refused)?)
 }

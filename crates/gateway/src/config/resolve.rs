@@ -42,7 +42,12 @@ const MAPPED: u8 = 96;
 pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
     let source = Source { text, file };
     let raw: Raw = toml::from_str(text).map_err(|error| match key_without_group(text) {
-        Some(key) => ConfigError { file: file.into(), line: line_of(text, &["group", &key]), reason: NAMELESS.into() },
+        Some(key) => ConfigError {
+            file: file.into(),
+            line: line_of(text, &["group", &key]),
+            reason: NAMELESS.into(),
+            is_lack: false,
+        },
         None => source.error(error.span(), with_hint(explain(text, &error))),
     })?;
     source.resolve(&raw)

@@ -41,8 +41,12 @@ impl Far {
             sample.was_in_flight = sent as u32;
             sample.rtt_us = Some((rtt * 1e6) as u32);
             sample.srtt_us = (rtt * 1e6) as u32;
-            sample.before =
-                Some(Before { delivered: reported, interval_us: (took * 1e6) as u64, is_app_limited: false });
+            sample.before = Some(Before {
+                delivered: reported,
+                interval_us: (took * 1e6) as u64,
+                is_app_limited: false,
+                ..Before::default()
+            });
             control.on_sample(window, sample);
         }
     }

@@ -151,7 +151,7 @@ fn edit<T>(
 }
 
 /// How a text is written that means the same in another form: the editor of TOML writes LF, and knows no byte-order mark.
-struct Form {
+pub(super) struct Form {
     has_mark: bool,
     /// Of the first line, and so of all.
     is_crlf: bool,
@@ -159,14 +159,14 @@ struct Form {
 
 impl Form {
     /// The text without its form.
-    fn take(text: &str) -> (String, Self) {
+    pub(super) fn take(text: &str) -> (String, Self) {
         let plain = without_mark(text);
         let is_crlf = plain.split_once('\n').is_some_and(|(first, _)| first.ends_with('\r'));
         let form = Self { has_mark: plain.len() < text.len(), is_crlf };
         (if is_crlf { plain.replace("\r\n", "\n") } else { plain.to_owned() }, form)
     }
 
-    fn give(&self, plain: &str) -> String {
+    pub(super) fn give(&self, plain: &str) -> String {
         let mark = if self.has_mark { "\u{feff}" } else { "" };
         if self.is_crlf { mark.to_owned() + &plain.replace('\n', "\r\n") } else { mark.to_owned() + plain }
     }

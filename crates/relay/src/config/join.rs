@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use ekiden_files::read_config;
+use ekiden_files::{FileKind, Opened};
 use ekiden_overlay::member::Member;
 use toml_edit::{Array, DocumentMut, Item, Table};
 
 use super::ConfigError;
-use super::edit::IfPresent;
+use super::edit::{Form, IfPresent};
 use super::resolve::check_members;
 
 /// Writes this node's entry into a members file, which is made if it is not there. Comments and order stay. Returns whether it was there.
@@ -16,9 +16,10 @@ use super::resolve::check_members;
 /// The file cannot be read or written, has another key under this name or this key under another name, or an entry that cannot be.
 pub fn join(file: &Path, name: &str, member: &Member, if_present: IfPresent) -> Result<bool, ConfigError> {
     let refused = |message: String| ConfigError::whole(file, message);
-    let text = match read_config(file) {
-        Err(_) if !file.exists() => String::new(),
-        read => read?,
+    let opened = ekiden_files::open(file, FileKind::Config).and_then(Opened::text_with_mark);
+    let (text, form) = match opened {
+        Err(_) if !file.exists() => Form::take(""),
+        read => Form::take(&read.map_err(|error| refused(error.to_string()))?),
     };
     let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
         ConfigError::at(file, &text, error.span(), error.message().to_owned())
@@ -73,7 +74,8 @@ pub fn join(file: &Path, name: &str, member: &Member, if_present: IfPresent) -> 
     }
     let text = document.to_string();
     check_members(&text, file)?;
-    ekiden_files::write(file, text.as_bytes()).map_err(|error| refused(format!("cannot be written: {error}")))?;
+    ekiden_files::write(file, form.give(&text).as_bytes())
+        .map_err(|error| refused(format!("cannot be written: {error}")))?;
     Ok(was_there)
 }
 
@@ -107,6 +109,10 @@ mod tests {
             assert!(error.contains(said), "{error}");
         }
         assert_eq!(std::fs::read_to_string(&file).unwrap(), now, "nothing is written");
+        let in_form = |text: &str| "\u{feff}".to_owned() + &text.replace('\n', "\r\n");
+        std::fs::write(&file, in_form(&written)).unwrap();
+        join(&file, "a", &member("192.0.2.9:7000"), IfPresent::Replace).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), in_form(&now), "line ends and the byte-order mark stay");
         std::fs::write(&file, "[node.a\n").unwrap();
         let error = join(&file, "a", &member("192.0.2.9:7000"), IfPresent::Replace).unwrap_err().to_string();
         assert!(error.contains("members.toml:1") && error.lines().count() == 1, "{error}");

@@ -175,7 +175,10 @@ impl Source<'_> {
     ) -> Result<Listener> {
         let raw = spanned.get_ref();
         let address = lookup::listening(raw.address.get_ref());
-        let address = address.map_err(|message| self.error(Some(raw.address.span()), message))?;
+        let address = address.map_err(|error| {
+            let is_lack = error.is_lack();
+            ConfigError { is_lack, ..self.error(Some(raw.address.span()), error.to_string()) }
+        })?;
         let misplaced = |key: &str, span: Range<usize>| {
             self.error(Some(span), format!("a {} listener has no '{key}'", raw.kind.word()))
         };

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use ekiden_relay_proto::{Host, Target};
-use ekiden_units::{NetworkError, network};
+use ekiden_units::{AddressError, HostPort, NetworkError, network};
 use ipnet::{IpNet, Ipv4Net};
 
 use crate::config::address::embedded_v4;
@@ -143,11 +143,16 @@ impl Pattern {
                 "'{text}' is not a destination: use a network (10.0.0.0/8), an address, a domain (.example.jp), a name or *, with or without :port"
             )
         };
+        // An IPv6 address whose last number may be a port: it would refuse, or allow, another host than was meant.
+        if let Err(error @ AddressError::Ambiguous { .. }) = HostPort::optional(text) {
+            return Err(error.to_string());
+        }
         let (hosts, port) = match text.rsplit_once(':') {
             Some((hosts, port)) if !hosts.contains(':') || hosts.ends_with(']') => (hosts, Some(port)),
             _ => (text, None),
         };
         let port = match port {
+            Some(port) if !port.bytes().all(|byte| byte.is_ascii_digit()) => return Err(wrong()),
             Some(port) => Some(port.parse().ok().filter(|&port| port != 0u16).ok_or_else(wrong)?),
             None => None,
         };

@@ -85,6 +85,14 @@ struct Loaded {
     versions: [Option<FileVersion>; 2],
     hosts: Hosts,
     servers: Option<Servers>,
+    /// The zones that name servers have, with the index of the interface: one that comes, goes or is made anew has another.
+    zones: Vec<(String, Option<u32>)>,
+}
+
+impl Loaded {
+    fn has_its_zones(&self) -> bool {
+        self.zones.iter().all(|(zone, index)| device::zone_index(zone).ok() == *index)
+    }
 }
 
 /// Changes with a file's content: its modification time (seconds, nanoseconds), inode and length.
@@ -145,7 +153,7 @@ impl Resolver {
         let mut loaded = self.lock();
         match &mut *loaded {
             Some((loaded, looked)) if looked.elapsed() < CHECK_INTERVAL => return loaded.clone(),
-            Some((loaded, looked)) if loaded.versions == self.files.versions() => {
+            Some((loaded, looked)) if loaded.versions == self.files.versions() && loaded.has_its_zones() => {
                 *looked = Instant::now();
                 return loaded.clone();
             }
@@ -188,31 +196,34 @@ impl Files {
                 Hosts::default()
             }
         };
-        let servers = self.servers();
+        let mut zones = Vec::new();
+        let servers = self.servers(&mut zones);
         if let Err(reason) = &servers {
             tracing::warn!("{}: {reason}: names are looked for in the hosts file alone", self.resolv_conf.display());
         }
-        Loaded { versions, hosts, servers: servers.ok() }
+        Loaded { versions, hosts, servers: servers.ok(), zones }
     }
 
-    /// The name servers of resolv.conf, or why there are none.
-    fn servers(&self) -> Result<Servers, String> {
+    /// The name servers of resolv.conf, or why there are none. `looked` takes the zones that they have.
+    fn servers(&self, looked: &mut Vec<(String, Option<u32>)>) -> Result<Servers, String> {
         // Without the file the name server of this host is asked, as glibc does.
         let bytes = read(&self.resolv_conf).map_err(|error| error.to_string())?.unwrap_or_default();
         let (mut conf, odd) = ResolvConf::parse(&bytes);
         warn(&self.resolv_conf, &odd);
         let mut zones = Vec::new();
         conf.servers.retain(|server| match (server.ip, &server.zone) {
-            (IpAddr::V6(ip), Some(zone)) => match device::zone_index(zone) {
-                Ok(index) => {
-                    zones.push((ip, index));
-                    true
+            (IpAddr::V6(ip), Some(zone)) => {
+                let index = device::zone_index(zone);
+                looked.push((zone.clone(), index.as_ref().ok().copied()));
+                match index {
+                    Ok(index) => zones.push((ip, index)),
+                    Err(error) => {
+                        tracing::warn!("{}: nameserver {ip}%{zone}: {error}, left out", self.resolv_conf.display());
+                        return false;
+                    }
                 }
-                Err(error) => {
-                    tracing::warn!("{}: nameserver {ip}%{zone}: {error}, left out", self.resolv_conf.display());
-                    false
-                }
-            },
+                true
+            }
             _ => true,
         });
         match conf.servers.is_empty() {

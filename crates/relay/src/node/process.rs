@@ -79,9 +79,10 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
             () = ends.recv() => {}
         }
         if relay.busy() > 0 {
+            let busy = relay.busy();
+            let streams = if busy == 1 { "stream" } else { "streams" };
             tracing::warn!(
-                "{} streams did not end: those that run are reset, what others have yet to take is left to the kernel",
-                relay.busy()
+                "{busy} {streams} did not end: those that run are reset, what others have yet to take is left to the kernel"
             );
         }
         Ok(())
@@ -127,7 +128,7 @@ async fn drained(relay: &Relay, most: Duration) {
     let mut told: Option<Instant> = None;
     loop {
         let (now, busy) = (Instant::now(), relay.busy());
-        if told.is_none_or(|told| now - told >= DRAIN_TOLD) {
+        if busy > 0 && told.is_none_or(|told| now - told >= DRAIN_TOLD) {
             told = Some(now);
             let streams = if busy == 1 { "stream runs, and has" } else { "streams run, and have" };
             let left =

@@ -1,9 +1,10 @@
 //! What the log says of streams that failed or broke: whose they were and where they were to go, unless the configuration leaves
 //! that out.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use ekiden_relay_proto::{Failure, FailureCode, Target};
+use ekiden_relay_proto::{Failure, Target};
 
 use super::departure::has_left;
 use crate::access::quota::ClientKey;
@@ -17,23 +18,23 @@ use crate::stream::pump::PumpError;
 pub struct Asked {
     /// The client, or the node that asks for it.
     pub from: SocketAddr,
-    /// How it was asked for.
-    pub by: &'static str,
+    /// How it was asked for, or by which node.
+    pub by: Cow<'static, str>,
     /// Where it goes.
     pub target: Target,
 }
 
 impl Asked {
     /// A stream to `target`.
-    pub fn new(from: SocketAddr, by: &'static str, target: &Target) -> Self {
-        Self { from, by, target: target.clone() }
+    pub fn new(from: SocketAddr, by: impl Into<Cow<'static, str>>, target: &Target) -> Self {
+        Self { from, by: by.into(), target: target.clone() }
     }
 
     /// Logs why the destination was not reached.
     pub fn log_failure(&self, node: &Node, failure: &Failure) {
         let Self { from, by, target } = self;
-        // The log has a line about the node that is at fault, and one about the node itself. A client that has left knows.
-        if is_of_nodes(failure.code) || has_left(failure) {
+        // A client that has left knows.
+        if has_left(failure) {
             tracing::debug!("{from} by {by} to {target}: {failure}");
             return;
         }
@@ -69,10 +70,4 @@ impl Asked {
             _ => tracing::debug!("{from} by {by} to {target}: the stream was reset: {broken}"),
         }
     }
-}
-
-/// Whether a node on the way is at fault, not the destination.
-fn is_of_nodes(code: FailureCode) -> bool {
-    use FailureCode as C;
-    matches!(code, C::NodeUnreachable | C::UnknownNode | C::Authentication | C::Protocol)
 }

@@ -232,7 +232,7 @@ async fn serve_stream(
     let Upstream { side, peer, bound, made, .. } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {
-            Asked::new(from.address, "a leg", &request.target).log_failure(node, &failure);
+            Asked::new(from.address, format!("node {}", from.name), &request.target).log_failure(node, &failure);
             let failure = if request.chain.is_empty() { named(node, failure) } else { failure };
             stream.send_all(&encode_failed(&failure)).await?;
             let limit = node.config().limits.handshake;
@@ -246,7 +246,11 @@ async fn serve_stream(
     let mut expiry = Expiry::new(&node.config().limits);
     let run = Box::pin(Duplex::new(client, side, &[]).run(&mut expiry, &node.overlay, legs)).await;
     let finished = run.map_err(|broken| {
-        Asked::new(from.address, "a leg", &request.target).log_broken(node, peer.as_deref(), &broken);
+        Asked::new(from.address, format!("node {}", from.name), &request.target).log_broken(
+            node,
+            peer.as_deref(),
+            &broken,
+        );
         io::Error::other(broken)
     })?;
     let Finished { a: client, b: side, owes_end, is_delivered, is_refused, has_refused } = finished;

@@ -1,6 +1,6 @@
 //! When segments leave, and what their acknowledgements tell of the path's rate.
 
-use ekiden_congestion::Repair;
+use ekiden_congestion::{LostSegment, Repair};
 use ekiden_units::Time;
 
 use super::Sender;
@@ -28,6 +28,15 @@ impl Sender {
             mss: self.mss,
             repair,
         };
+        let lost = self.board.losses.take();
+        let earlier = flow.lost - lost.len() as u64;
+        for (mark, now) in lost.iter().zip(1..) {
+            self.window.on_lost(&LostSegment {
+                in_flight: mark.in_flight,
+                lost: earlier + now - mark.lost,
+                is_app_limited: mark.is_app_limited,
+            });
+        }
         let sample = self.rate.sample(now, summary, &flow);
         self.window.on_sample(&sample);
     }
@@ -39,7 +48,7 @@ impl Sender {
 
     /// A segment with so much payload is sent.
     pub(super) fn note_departure(&mut self, now: Time, payload: u32) {
-        self.board.mark = self.rate.mark(now, self.board.len());
+        self.board.mark = self.rate.mark(now, self.board.len(), self.board.pipe(), self.board.lost_ever());
         if self.window.sets_rate() {
             self.pacer.on_sent(now, self.window.pacing_rate(), f64::from(payload) / f64::from(self.mss));
         }

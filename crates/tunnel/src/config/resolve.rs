@@ -117,7 +117,10 @@ impl Source<'_> {
         own: Option<&Identity>,
     ) -> Result<Listen, ConfigError> {
         let RawListen { address: text, plain_key_file } = raw.get_ref();
-        let address = lookup::listening(text.get_ref()).map_err(|reason| self.error(Some(text.span()), reason))?;
+        let address = lookup::listening(text.get_ref()).map_err(|error| {
+            let is_lack = error.is_lack();
+            ConfigError { is_lack, ..self.error(Some(text.span()), error.to_string()) }
+        })?;
         let security = match plain_key_file {
             Some(file) => Security::Plain(self.shared_key(file)?),
             None => {

@@ -1,6 +1,6 @@
 //! Taking connections: finding out which peer it is that has connected.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -53,6 +53,12 @@ impl Node {
             }
             Ok((peer, theirs, connection)) => self.serve(peer, theirs, connection, false).await,
             Err(CarryError::Closed) => tracing::debug!("a connection from {from} said nothing"),
+            // An end that dials gives a connection up whose large segments do not pass.
+            Err(CarryError::Io(error))
+                if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) =>
+            {
+                tracing::debug!("a connection from {from} broke off: {error}");
+            }
             Err(error) => {
                 let line = format_args!("a connection from {from} was refused: {error}");
                 self.lines.warn("refused", client_of(from.ip()), line);

@@ -31,7 +31,7 @@ impl Node {
     /// Keeps one connection to a peer that has an address.
     pub async fn keep_dialling(self: Rc<Self>, peer: usize, number: u8) {
         let (name, slot) = (self.name(peer), &self.peers[peer].slots[usize::from(number)]);
-        let (mut pause, mut told) = (PAUSES[0], String::new());
+        let mut pause = PAUSES[0];
         loop {
             // The peer may have connected itself.
             while slot.current.borrow().is_some() {
@@ -40,7 +40,7 @@ impl Node {
             match self.dial(peer, number, CONNECTING, || true).await {
                 Ok((connection, theirs)) => {
                     let began = Instant::now();
-                    told = String::new();
+                    self.peers[peer].told.take();
                     Rc::clone(&self).serve(peer, theirs, connection, true).await;
                     // A peer that takes connections and ends them at once is not dialled faster than one that refuses them.
                     if began.elapsed() >= LASTING {
@@ -49,13 +49,12 @@ impl Node {
                 }
                 Err(error) => {
                     let error = error.to_string();
-                    // Each reason is told once.
-                    if error == told {
+                    // Each reason is told once, whichever connection met it.
+                    if self.peers[peer].told.replace(Some(error.clone())).as_ref() == Some(&error) {
                         tracing::debug!("cannot connect to {name}: {error}");
                     } else {
-                        tracing::warn!("cannot connect to {name}: {error}");
+                        self.lines.warn("dial", name, format_args!("cannot connect to {name}: {error}"));
                     }
-                    told = error;
                 }
             }
             sleep(pause).await;

@@ -194,6 +194,8 @@ pub struct PeerState {
     pub siblings: Arc<Siblings>,
     /// Packets from addresses that the peer may not use, and the last of these addresses.
     pub foreign: Cell<(u64, Option<IpAddr>)>,
+    /// Why it was not reached, as the log has it; `None` since a connection came about.
+    pub told: RefCell<Option<String>>,
 }
 
 impl PeerState {

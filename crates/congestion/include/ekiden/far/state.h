@@ -151,6 +151,44 @@ EK_FN ek_u32 ek_far_target(const struct ek_far_tunables *tunables, const struct 
 	return ek_min(target, state->depth_us / 10 * 7);
 }
 
+/* What a trace tells of a connection: its model of the path, and the windows that follow from it. */
+enum ek_far_phase {
+	EK_FAR_PHASE_STARTUP = 0, /* the window doubles per round trip */
+	EK_FAR_PHASE_KNOWN = 1, /* in startup: the path is known, and the first segments are to confirm it */
+	EK_FAR_PHASE_JUMP = 2, /* the window has jumped, and half of the jump has not been acknowledged yet */
+	EK_FAR_PHASE_ALONE = 3, /* the queue that it sees decides */
+	EK_FAR_PHASE_SHARES = 4, /* others fill the queue: a Reno flow's window */
+};
+
+struct ek_far_model {
+	ek_u32 base_us; /* the least round trip; 0: none yet */
+	ek_u32 queue_us; /* the shortest queue of this round so far */
+	ek_u32 carried; /* what the path has carried in a round trip, in segments */
+	ek_u32 own, fair; /* windows by the queue and of a Reno flow, in segments; 0 in startup */
+	ek_u32 chance; /* what is lost by chance, in 2^-20 of what was sent */
+};
+
+EK_FN ek_u32 ek_far_phase(const struct ek_far *state)
+{
+	if (state->flags & EK_FAR_KNOWN)
+		return EK_FAR_PHASE_KNOWN;
+	if (state->flags & EK_FAR_STARTUP)
+		return state->flags & EK_FAR_JUMPS && !(state->flags & EK_FAR_NEWS) ? EK_FAR_PHASE_JUMP : EK_FAR_PHASE_STARTUP;
+	return state->fair >= state->own ? EK_FAR_PHASE_SHARES : EK_FAR_PHASE_ALONE;
+}
+
+EK_FN void ek_far_model(const struct ek_far *state, struct ek_far_model *model)
+{
+	int starts = state->flags & EK_FAR_STARTUP;
+
+	model->base_us = state->base_us == EK_FAR_NONE ? 0 : state->base_us;
+	model->queue_us = state->least_us == EK_FAR_NONE || state->least_us < model->base_us ? 0 : state->least_us - model->base_us;
+	model->carried = state->base_us == EK_FAR_NONE ? 0 : ek_far_carried(state, 0) / EK_FAR_UNIT;
+	model->own = starts ? 0 : state->own / EK_FAR_UNIT;
+	model->fair = starts ? 0 : state->fair / EK_FAR_UNIT;
+	model->chance = state->flags & EK_FAR_KNOWN ? 0 : state->chance;
+}
+
 EK_FN void ek_far_init(struct ek_far *state)
 {
 	state->base_us = state->base_before_us = state->base_now_us = EK_FAR_NONE;

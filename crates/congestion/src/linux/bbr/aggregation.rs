@@ -10,7 +10,7 @@ const AGGREGATION_EPOCH_MOST: u64 = 1 << 20;
 
 /// How far acknowledgements run ahead of the rate (`bbr_update_ack_aggregation`).
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Aggregation {
+pub(crate) struct Aggregation {
     epoch_at: u64,
     epoch_acked: u64,
     extra: [u64; 2],
@@ -19,11 +19,11 @@ pub(super) struct Aggregation {
 }
 
 impl Aggregation {
-    pub(super) fn restart(&mut self, now_us: u64) {
+    pub(crate) fn restart(&mut self, now_us: u64) {
         (self.epoch_at, self.epoch_acked) = (now_us, 0);
     }
 
-    pub(super) fn update(&mut self, sample: &RateSample, begins_round: bool, is_full: bool, rate: u64, window: u32) {
+    pub(crate) fn update(&mut self, sample: &RateSample, begins_round: bool, is_full: bool, rate: u64, window: u32) {
         if sample.delivered_now == 0 || sample.before.is_none() {
             return;
         }
@@ -47,7 +47,7 @@ impl Aggregation {
         self.extra[self.at] = self.extra[self.at].max(extra);
     }
 
-    pub(super) fn room(&self, is_full: bool, rate: u64) -> u64 {
+    pub(crate) fn room(&self, is_full: bool, rate: u64) -> u64 {
         let most = (u128::from(rate) * u128::from(AGGREGATION_MOST_US) / u128::from(RATE)) as u64;
         if is_full { self.extra[0].max(self.extra[1]).min(most) } else { 0 }
     }

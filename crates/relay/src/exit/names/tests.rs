@@ -82,7 +82,7 @@ impl Server {
         let (known, _) = Hosts::parse(hosts.as_bytes());
         let files = Files { resolv_conf: "/nowhere".into(), hosts: "/nowhere".into() };
         let servers = Some(Servers::with(&conf, all.iter().map(config).collect(), options, Vec::new(), "").unwrap());
-        let loaded = Loaded { versions: files.versions(), hosts: known, servers };
+        let loaded = Loaded { versions: files.versions(), hosts: known, servers, zones: Vec::new() };
         Resolver { files, loaded: Mutex::new(Some((Arc::new(loaded), Instant::now()))) }
     }
 
@@ -298,11 +298,26 @@ fn odd_lines_of_the_files_cost_no_other_line() {
     fs::write(file("resolv.conf"), [conf.as_bytes(), b"# caf\xe9\nnameserver 127.0.0.1\n"].concat()).unwrap();
     fs::write(file("hosts"), b"300.1.1.1 a\n# caf\xe9\n192.0.2.7 web caf\xe9\n").unwrap();
     let files = Files { resolv_conf: file("resolv.conf"), hosts: file("hosts") };
-    assert!(files.servers().is_ok());
+    assert!(files.servers(&mut Vec::new()).is_ok());
     assert_eq!(find(&Resolver::of(files), "web"), Ok(vec![V4]));
     fs::write(file("resolv.conf"), "nameserver fe80::1%no-such-if\n").unwrap();
     let files = Files { resolv_conf: file("resolv.conf"), hosts: file("hosts") };
-    assert_eq!(files.servers().err(), Some("it names no name server that can be asked".into()));
+    assert_eq!(files.servers(&mut Vec::new()).err(), Some("it names no name server that can be asked".into()));
+}
+
+#[test]
+fn an_interface_that_comes_or_is_made_anew_has_the_files_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (resolv_conf, hosts) = (folder.path().join("resolv.conf"), folder.path().join("hosts"));
+    fs::write(&resolv_conf, "nameserver fe80::1%lo\nnameserver fe80::2%none-such\n").unwrap();
+    let files = Files { resolv_conf, hosts };
+    let mut loaded = files.load();
+    assert_eq!(loaded.zones, [("lo".to_owned(), Some(1)), ("none-such".to_owned(), None)]);
+    assert!(loaded.has_its_zones());
+    loaded.zones[0].1 = Some(77);
+    assert!(!loaded.has_its_zones(), "it was made anew");
+    loaded.zones[0].1 = None;
+    assert!(!loaded.has_its_zones(), "it has come");
 }
 
 #[test]
@@ -310,9 +325,9 @@ fn without_a_name_server_that_of_this_host_is_asked() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let files = || Files { resolv_conf: file("resolv.conf"), hosts: file("hosts") };
-    assert!(files().servers().is_ok(), "there is no such file");
+    assert!(files().servers(&mut Vec::new()).is_ok(), "there is no such file");
     fs::write(file("resolv.conf"), "search example\n").unwrap();
-    assert!(files().servers().is_ok());
+    assert!(files().servers(&mut Vec::new()).is_ok());
 }
 
 #[test]

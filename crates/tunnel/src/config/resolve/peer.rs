@@ -89,7 +89,11 @@ impl Source<'_> {
         let failed = |error: FingerprintError| self.error(Some(text.span()), error.to_string());
         let fingerprint: Fingerprint = text.get_ref().parse().map_err(failed)?;
         if fingerprint == own.fingerprint() {
-            return Err(self.error(Some(text.span()), "this is this node's own key".into()));
+            return Err(self.error(
+                Some(text.span()),
+                "this is this node's own key: write the fingerprint that `ekiden keygen` has printed on the other node"
+                    .into(),
+            ));
         }
         let has_it =
             |peer: &Peer| matches!(peer.security, Security::Tls { known: Some(key), .. } if key == fingerprint);

@@ -169,7 +169,7 @@ impl Write for Lines {
 
 /// A line with no other end in it, and no other control characters but those that colours begin with.
 fn one_line(line: &str, has_colours: bool) -> String {
-    let is_shown = |c: char| !c.is_control() || has_colours && c == '\u{1b}';
+    let is_shown = |c: char| !ekiden_units::is_unseen(c) || has_colours && c == '\u{1b}';
     let inside = line.strip_suffix('\n').unwrap_or(line);
     let shown = inside.chars().map(|c| if is_shown(c) { c } else { '\u{fffd}' });
     shown.chain(line[inside.len()..].chars()).collect()

@@ -1,5 +1,6 @@
 //! Which command a file is for.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ekiden_files::FileKind;
@@ -61,6 +62,8 @@ const RECORDS: [(&str, Kind); 4] = [
         },
     ),
 ];
+/// So many bytes of a file say whose it is.
+const LOOKED_AT: u64 = 1 << 20;
 /// Files in TOML, by how the line of a table begins that only they have, or those that stand before them here do not. A tunnel has
 /// `[listen]`, and a proxy `[listen.NAME]`; a plan has `[site.NAME]`, and a file of sites `[[site]]`.
 const TABLES: [(&str, Kind); 12] = [
@@ -100,7 +103,11 @@ fn kind(file: &Path) -> Option<Kind> {
         };
         return records.any(is_measured).then_some(MEASURED_SWEEP);
     }
-    let text = ekiden_files::read(file, FileKind::Record).ok()?;
+    let (text, is_whole) = beginning(file)?;
+    if !is_whole && text.starts_with('{') {
+        let has = |field: &str| text.contains(&format!("\"{field}\":"));
+        return RECORDS.iter().find(|(field, _)| has(field)).map(|(_, kind)| *kind);
+    }
     if let Ok(serde_json::Value::Object(fields)) = serde_json::from_str(&text) {
         return RECORDS.iter().find(|(field, _)| fields.contains_key(*field)).map(|(_, kind)| *kind);
     }
@@ -114,6 +121,22 @@ fn kind(file: &Path) -> Option<Kind> {
     let mut lines = text.lines().map(|line| line.replace([' ', '\t'], "")).take_while(|line| !line.starts_with('['));
     let is_plan = || lines.any(|line| line.starts_with("rtt=")).then_some(PLAN);
     of_table.map(|(_, kind)| *kind).or_else(is_plan)
+}
+
+/// What a file begins with, unless that is no text, and whether that is all of it.
+fn beginning(file: &Path) -> Option<(String, bool)> {
+    let mut bytes = Vec::new();
+    let file = ekiden_files::open(file, FileKind::Record).ok()?.into_file();
+    file.take(LOOKED_AT).read_to_end(&mut bytes).ok()?;
+    let text = match std::str::from_utf8(&bytes) {
+        Ok(text) => text,
+        // The last character may be cut off.
+        Err(error) if bytes.len() as u64 == LOOKED_AT && error.error_len().is_none() => {
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()?
+        }
+        Err(_) => return None,
+    };
+    Some((ekiden_files::without_mark(text).to_owned(), (bytes.len() as u64) < LOOKED_AT))
 }
 
 /// A line that begins a table, without blanks, and behind its brackets.

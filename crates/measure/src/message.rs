@@ -393,13 +393,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
 /// What another end says, as a part of a line for people: no control characters, nor those that change the order or the place of others, and
 /// not too long.
 pub fn shown(text: &str) -> String {
-    text.chars().map(|c| if is_unseen(c) { ' ' } else { c }).take(SHOWN_MOST).collect()
-}
-
-/// Whether a character is none that is seen, but one that says how others are shown.
-fn is_unseen(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    text.chars().map(|c| if ekiden_units::is_unseen(c) { ' ' } else { c }).take(SHOWN_MOST).collect()
 }
 
 /// A token in hexadecimal digits.

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use caps::{CapSet, CapsHashSet, errors::CapsError};
+use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::prctl::set_no_new_privs;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
-use nix::unistd::geteuid;
+use nix::unistd::{AccessFlags, faccessat, geteuid};
 
 pub use caps::Capability;
 
@@ -63,6 +65,14 @@ pub fn lend<T>(capability: Capability, start: impl FnOnce() -> T) -> T {
 pub fn peer_user(socket: &impl AsFd) -> io::Result<Option<u32>> {
     let user = getsockopt(socket, PeerCredentials)?.uid();
     Ok(Some(user).filter(|user| *user != 0 && *user != geteuid().as_raw()))
+}
+
+/// Whether this process may make files in a folder, with the rights that it has now.
+///
+/// # Errors
+/// Why not.
+pub fn may_write_into(folder: &Path) -> io::Result<()> {
+    Ok(faccessat(AT_FDCWD, folder, AccessFlags::W_OK | AccessFlags::X_OK, AtFlags::AT_EACCESS)?)
 }
 
 #[cfg(test)]

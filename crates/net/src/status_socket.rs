@@ -6,7 +6,8 @@
 use std::io::{self, Read};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener as StdListener, UnixStream as StdStream};
-use std::time::Duration;
+use std::thread::sleep as sleep_now;
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::AsyncWriteExt;
@@ -19,6 +20,8 @@ use crate::privileges::peer_user;
 
 /// How long whoever asks waits for the answer to go on.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+/// The pause until a connection is tried again that others hold up.
+const LOOK: Duration = Duration::from_millis(50);
 /// More than anything answers.
 const ANSWER_MOST: u64 = 64 << 20;
 /// How long one that asks may take to read the answer.
@@ -65,7 +68,7 @@ pub fn holder(name: &str) -> Holder {
     for _ in 0..10 {
         match connect() {
             Ok(user) => return user.map_or(Holder::Own, Holder::Stranger),
-            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            Err(_) => sleep_now(Duration::from_millis(10)),
         }
     }
     Holder::Unknown
@@ -127,11 +130,20 @@ pub fn ask(name: &str) -> Result<Vec<u8>, AskError> {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Late,
         _ => AskError::Failed(error),
     };
-    let address = SocketAddr::from_abstract_name(name).map_err(|_| AskError::Nobody)?;
-    let socket = match StdStream::connect_addr(&address) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(AskError::Nobody),
-        socket => socket.map_err(failed)?,
+    let address = SockAddr::unix(format!("\0{name}")).map_err(|_| AskError::Nobody)?;
+    let until = Instant::now() + PATIENCE;
+    // Where others wait and nobody is accepted, a connection would wait for ever: this one gets an error.
+    let socket: StdStream = loop {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(failed)?;
+        socket.set_nonblocking(true).map_err(failed)?;
+        match socket.connect(&address) {
+            Ok(()) => break socket.into(),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(AskError::Nobody),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => sleep_now(LOOK),
+            Err(error) => return Err(failed(error)),
+        }
     };
+    socket.set_nonblocking(false).map_err(failed)?;
     match peer_user(&socket).map_err(failed)? {
         Some(user) => return Err(AskError::Stranger(user)),
         None => socket.set_read_timeout(Some(PATIENCE)).map_err(failed)?,
@@ -166,5 +178,17 @@ mod tests {
         let silent = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
         silent.bind(&SockAddr::unix(format!("\0{name}")).unwrap()).unwrap();
         assert_eq!(holder(&name), Holder::Unknown);
+    }
+
+    #[test]
+    fn a_name_whose_queue_is_full_is_asked_for_a_while_only() {
+        let name = format!("ekiden/full/{}", std::process::id());
+        let squatter = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        squatter.bind(&SockAddr::unix(format!("\0{name}")).unwrap()).unwrap();
+        squatter.listen(0).unwrap();
+        let _waits = StdStream::connect_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let begun = Instant::now();
+        assert!(matches!(ask(&name), Err(AskError::Late)));
+        assert!(begun.elapsed() < 3 * PATIENCE);
     }
 }

@@ -30,6 +30,8 @@ pub struct Counts {
     pub got: u64,
     /// Whether the end of what comes has come.
     pub has_got_end: bool,
+    /// Whether it came before any byte, while the client had said something and not its own end.
+    pub is_hollow: bool,
     /// Whether the client does not take what there is for it.
     pub is_full: bool,
     /// For how long nothing has moved.
@@ -62,6 +64,8 @@ pub enum Verdict {
     Came,
     /// Nothing came for what was sent, and the exit could not be asked why.
     Silent,
+    /// One ended before anything came for what was sent, and the exit could not be asked whether that was its destination's.
+    Hollow,
 }
 
 /// A stream over other nodes, as its entry looks after it.
@@ -121,6 +125,7 @@ impl Delivery {
     pub fn by_sight(&self, counts: &Counts, now: Time) -> Option<Verdict> {
         let is_silent = counts.sent.is_none_or(|sent| sent > END) && now.since(self.begun) >= SILENT;
         match counts.got {
+            _ if counts.is_hollow => Some(Verdict::Hollow),
             0 => is_silent.then_some(Verdict::Silent),
             _ => Some(Verdict::Came),
         }

@@ -158,12 +158,11 @@ impl<Route: Ord + Clone> Places<Route> {
             Verdict::HeldBack => self.trust.held_back(path, now),
             Verdict::BrokenOff => self.trust.broke_off(path, now),
             // A silence is the path's if others come to the same exit meanwhile.
-            Verdict::Silent => {
-                let relays = path.relays();
-                let is_other = |other: &Path| {
-                    other.0.last() == path.0.last() && !other.relays().iter().any(|relay| relays.contains(relay))
-                };
-                let comes = self.came.iter().any(|(other, at)| *at >= begun && is_other(other));
+            Verdict::Silent => self.comes_elsewhere(path, begun) && self.trust.held_back(path, now),
+            // So is an end before anything came, if others have come of late. Where none have, streams go elsewhere for a while, to see.
+            Verdict::Hollow => {
+                let comes = self.comes_elsewhere(path, Time(now.0.saturating_sub(WANTED.0)));
+                self.failed(path, now);
                 comes && self.trust.held_back(path, now)
             }
             Verdict::Arrived | Verdict::Delivered | Verdict::Came => {
@@ -175,6 +174,15 @@ impl<Route: Ord + Clone> Places<Route> {
                 false
             }
         }
+    }
+
+    /// Whether something has come from the same exit since then, over other nodes.
+    fn comes_elsewhere(&self, path: &Path, since: Time) -> bool {
+        let relays = path.relays();
+        let is_other = |other: &Path| {
+            other.0.last() == path.0.last() && !other.relays().iter().any(|relay| relays.contains(relay))
+        };
+        self.came.iter().any(|(other, at)| *at >= since && is_other(other))
     }
 
     /// For how long a node is still set aside, because it held streams to some exit back.

@@ -64,6 +64,7 @@ pub fn read_all(client: &mut Client, keys: &Keys) -> Result<(Header, Reading), R
     let (mut reading, mut page) = (Reading::default(), PAGE);
     let mut from = keys.prefix().as_bytes().to_vec();
     let mut header = None::<Header>;
+    let mut keys_read = 0;
     loop {
         let revision = header.map_or(0, |header| header.revision);
         let request = json!({
@@ -79,9 +80,18 @@ pub fn read_all(client: &mut Client, keys: &Keys) -> Result<(Header, Reading), R
         };
         header.get_or_insert(range.header);
         let Some(last) = range.kvs.last() else { break };
+        // Else it would be asked for ever.
+        if last.key < from || !last.key.starts_with(keys.prefix().as_bytes()) {
+            return Err(RegistryError::Malformed {
+                endpoint: client.endpoint().to_owned(),
+                what: "a question for all members",
+                reason: "it gives keys that were not asked for".into(),
+            });
+        }
         from = [&last.key[..], b"\0"].concat();
+        keys_read += range.kvs.len();
         reading.take(keys, range.kvs);
-        if reading.len() > KEYS_MOST {
+        if keys_read > KEYS_MOST {
             return Err(too_many(client, keys));
         }
         if !range.more {

@@ -69,11 +69,6 @@ impl Reading {
     pub fn take(&mut self, keys: &Keys, page: Vec<KeyValue>) {
         self.0.extend(page.into_iter().map(|kv| found(keys, kv)));
     }
-
-    /// How many keys it has.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 impl View {

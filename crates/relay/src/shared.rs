@@ -94,6 +94,8 @@ pub struct Node {
     long_heads: Arc<EvictionTable<ClientKey>>,
     /// Connections from other nodes on which no stream is under way.
     pub idle_legs: Arc<EvictionTable<Owner>>,
+    /// Connections of other nodes whose stream was refused, until they have ended it.
+    pub refused_legs: Arc<EvictionTable<Owner>>,
     /// Streams under way that other nodes have opened.
     pub node_streams: Arc<Quotas<Owner>>,
     /// Limits the lines of the log that clients and peers can cause.
@@ -157,6 +159,7 @@ impl Node {
             handshakes: Arc::default(),
             long_heads: Arc::default(),
             idle_legs: Arc::default(),
+            refused_legs: Arc::default(),
             node_streams: Arc::default(),
             lines: Throttle::default(),
             closed: Notify::new(),
@@ -230,6 +233,11 @@ impl Node {
         self.idle_legs.add(owner, Bounds { all, of_owner: all })
     }
 
+    /// Adds a connection of another node whose stream was refused. It goes only where room is made: the node has to read why.
+    pub fn add_refused_leg(&self, owner: Owner) -> Evictable<Owner> {
+        self.refused_legs.add(owner, Bounds { all: usize::MAX, of_owner: usize::MAX })
+    }
+
     /// Adds a client's HTTP head that has become long before it is said in whole.
     pub fn add_long_head(&self, client: ClientKey) -> Evictable<ClientKey> {
         let limits = &self.config().limits;
@@ -248,10 +256,13 @@ impl Node {
         self.node_streams.acquire(owner.clone(), Allowance { open, rate: u32::MAX })
     }
 
-    /// Has a connection closed on which nothing happens: the oldest stranger's or idle node's, of whoever has most. False if
-    /// there is none, or if it is not connections that are too many.
+    /// Has a connection closed on which nothing happens: the oldest stranger's or idle node's, of whoever has most, or one whose stream was
+    /// refused. False if there is none, or if it is not connections that are too many.
     pub fn make_room(&self) -> bool {
-        !budget::is_full() && (self.strangers.evict_one(SILENT) || self.idle_legs.evict_one(IDLE))
+        let evicts = || {
+            self.strangers.evict_one(SILENT) || self.idle_legs.evict_one(IDLE) || self.refused_legs.evict_one(SILENT)
+        };
+        !budget::is_full() && evicts()
     }
 
     /// The path of a connection that stands still may drop long segments and say nothing: what is dialled next shows whether it does. Where

@@ -128,6 +128,45 @@ fn idle_connections_of_a_node_make_room_for_others() {
 }
 
 #[test]
+fn connections_of_refused_streams_make_room_for_others() {
+    let (node, server) = (small_node(), late_echo());
+    let [leg, proxy] = ["leg", "socks"].map(|listener| node.address(listener).unwrap());
+    // None of them says END, which the node waits for.
+    let refused = |mut stream| {
+        assert_eq!(peer::ask(&mut stream, closed_port()).0, FrameKind::Failed);
+        stream
+    };
+    let _refused: Vec<_> = (0..16).map(|_| refused(peer::greet(connect(leg)))).collect();
+    assert_eq!(node.connections(), 16);
+    let begun = std::time::Instant::now();
+    for _ in 0..3 {
+        let (code, stream) = socks(proxy, "127.0.0.1", server.port());
+        assert_eq!((code, exchange(stream, b"served")), (0, b"served".to_vec()));
+    }
+    assert!(begun.elapsed() < node_waits() / 2, "{:?}", begun.elapsed());
+}
+
+/// `limits.handshake`: for so long a node waits for the end of a stream that it has refused.
+fn node_waits() -> std::time::Duration {
+    std::time::Duration::from_secs(10)
+}
+
+#[test]
+fn a_connection_is_not_tried_for_ever() {
+    let node = small_node();
+    let mut leg = peer::greet(connect(node.address("leg").unwrap()));
+    let fill = Header::frame(FrameKind::Fill, &[0]);
+    for _ in 0..8 {
+        leg.write_all(&fill).unwrap();
+        assert_eq!(peer::frame(&mut leg).0, FrameKind::Fill);
+    }
+    leg.write_all(&fill).unwrap();
+    let mut rest = Vec::new();
+    let _ = leg.read_to_end(&mut rest);
+    assert!(rest.is_empty(), "{} bytes", rest.len());
+}
+
+#[test]
 fn a_node_leaves_streams_to_others() {
     let (node, echo) = (small_node(), echo());
     let [leg, proxy] = ["leg", "socks"].map(|listener| node.address(listener).unwrap());

@@ -61,13 +61,13 @@ fn words(line: &str) -> Vec<&str> {
     words
 }
 
-/// Shows text without its control characters, but for the ends of lines and tabs: each becomes `\u` and four hexadecimal digits, as in
+/// Shows text without its control characters and those that say how others are shown, but for the ends of lines and tabs: each becomes `\u` and four hexadecimal digits, as in
 /// JSON, so that what is JSON stays so.
 pub struct Plain<W>(pub W);
 
 impl<W: Write> Write for Plain<W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
+        let is_control = |c: char| ekiden_units::is_unseen(c) && c != '\n' && c != '\t';
         let mut rest = text;
         while let Some(at) = rest.find(is_control) {
             self.0.write_str(&rest[..at])?;

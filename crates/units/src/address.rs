@@ -261,7 +261,7 @@ fn ipv6(text: &str) -> Result<Option<HostText>, AddressError> {
 /// What somebody has written, fit for a line on a terminal.
 fn shown(text: &str) -> String {
     let mut shown: String =
-        text.chars().take(SHOWN_MOST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+        text.chars().take(SHOWN_MOST).map(|c| if crate::is_unseen(c) { '\u{fffd}' } else { c }).collect();
     if text.chars().nth(SHOWN_MOST).is_some() {
         shown.push('…');
     }

@@ -17,3 +17,10 @@ pub use address::{AddressError, HostPort, HostText};
 pub use network::{NetworkError, network};
 pub use parse::ParseError;
 pub use quantity::{BitRate, Bytes, Fraction, Time};
+
+/// Whether a character is none that is seen, but one that says how others are shown, such as the direction of writing: in what another
+/// has written it can make a line look like another one.
+pub fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}

@@ -232,3 +232,17 @@ fn where_the_exit_cannot_be_asked_a_silence_counts_if_others_are_answered() {
     assert!(silent(&mut places, 16));
     assert_eq!(paths(&mut places, &known, 17)[0], OVER_CAIRO);
 }
+
+#[test]
+fn an_end_before_anything_came_sends_the_next_streams_elsewhere() {
+    let (mut known, mut places) = (known_two(), Places::new(1));
+    known.fail("paris", Time::secs(0));
+    let before = paths(&mut places, &known, 1)[0].clone();
+    let (first, other) = if before == OVER_CAIRO { ("cairo", "delhi") } else { ("delhi", "cairo") };
+    assert!(!places.judge(&over(first), Verdict::Hollow, Time::secs(1), Time::secs(1)), "nothing has come elsewhere");
+    assert_ne!(paths(&mut places, &known, 2)[0], before);
+    // The other node shows that destinations answer: the end was made up.
+    places.judge(&over(other), Verdict::Came, Time::secs(2), Time::secs(3));
+    assert!(places.judge(&over(first), Verdict::Hollow, Time::secs(20), Time::secs(20)));
+    assert_ne!(paths(&mut places, &known, 21)[0], before);
+}

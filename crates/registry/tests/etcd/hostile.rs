@@ -105,14 +105,35 @@ fn a_full_etcd_is_named_and_its_members_are_known_all_the_same() {
 
 #[test]
 fn an_etcd_that_talks_garbage_is_asked_and_told_of_seldom() {
+    asked_seldom(|_| json!({ "header": { "revision": "9" } }));
+}
+
+/// The first key of a page, again and again, with more to come; or one that was not asked for.
+#[test]
+fn an_etcd_that_never_comes_to_an_end_is_asked_seldom() {
+    let page = |key: Value| {
+        let kvs = json!([{ "key": key, "value": "", "mod_revision": "1", "create_revision": "1", "version": "1" }]);
+        json!({ "header": { "revision": "9" }, "more": true, "count": "2", "kvs": kvs })
+    };
+    asked_seldom(move |question| {
+        let prefix = STANDARD.decode(question["key"].as_str().unwrap_or_default()).unwrap_or_default();
+        let first: Vec<u8> = prefix.into_iter().take_while(|byte| *byte != 0).collect();
+        page(STANDARD.encode(first).into())
+    });
+    asked_seldom(move |_| page("enp6eg==".into()));
+}
+
+/// Such an etcd, by what it answers to questions for all members, is asked a few times a second.
+fn asked_seldom(all: impl Fn(&Value) -> Value + Send + Sync + 'static) {
     let asked = Arc::new(AtomicUsize::new(0));
+    let all = Arc::new(all);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let counted = asked.clone();
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            let counted = counted.clone();
-            thread::spawn(move || babble(stream, &counted));
+            let (counted, all) = (counted.clone(), all.clone());
+            thread::spawn(move || babble(stream, &counted, &*all));
         }
     });
     let own = Settings {
@@ -168,7 +189,7 @@ fn flood(cluster: &Cluster, path: &str, lease: &str, values: impl Iterator<Item 
 }
 
 /// Answers as an etcd that holds the overlay's id alone, loses what is written, and compacts its past whenever somebody watches.
-fn babble(stream: TcpStream, asked: &AtomicUsize) -> Option<()> {
+fn babble(stream: TcpStream, asked: &AtomicUsize, all: &dyn Fn(&Value) -> Value) -> Option<()> {
     let mut from = BufReader::new(stream.try_clone().ok()?);
     let mut to = stream;
     loop {
@@ -194,6 +215,7 @@ fn babble(stream: TcpStream, asked: &AtomicUsize) -> Option<()> {
                 let id = "MDAw".repeat(21) + "MA==";
                 json!({ "header": { "revision": "9" }, "kvs": [{ "key": "eA==", "value": id, "mod_revision": "1" }] })
             }
+            "/v3/kv/range" => all(&question),
             "/v3/watch" => json!({ "result": { "canceled": true, "compact_revision": "4" } }),
             _ => json!({ "header": { "revision": "9" } }),
         };

@@ -1,9 +1,11 @@
 //! The nodes of the overlay, as a configuration knows them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use ekiden_keys::{Fingerprint, Identity};
+use ekiden_net::privileges::may_write_into;
 use ekiden_overlay::member::{Member, Position};
 use ekiden_registry::{Roster, Settings};
 use ekiden_relay_proto::leg::is_node_name;
@@ -44,6 +46,22 @@ pub struct OverlayNode {
     pub price: f64,
     /// Whether it relays for destinations that it is not near.
     pub relays: bool,
+}
+
+impl Overlay {
+    /// The files that this node is to make where this process cannot, each as a sentence. The node runs without them.
+    pub fn unwritable(&self) -> Vec<String> {
+        let cache = self.etcd.as_ref().and_then(|etcd| etcd.members_cache.as_deref());
+        let files = [("members_cache", cache), ("ask_socket", self.ask_socket.as_deref())];
+        let refused = |(key, file): (&str, Option<&Path>)| {
+            let folder = file?.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let error = may_write_into(folder).err()?;
+            // The folder of the cache is made with it.
+            (key != "members_cache" || error.kind() != ErrorKind::NotFound)
+                .then(|| format!("{key}: the node cannot write into {}: {error}", folder.display()))
+        };
+        files.into_iter().filter_map(refused).collect()
+    }
 }
 
 /// What a node becomes part of.

@@ -105,6 +105,11 @@ impl<'a> Policy<'a> {
 }
 
 impl Config {
+    /// The files that the node is to make where this process cannot, each as a sentence. It runs without them.
+    pub fn unwritable(&self) -> Vec<String> {
+        self.overlay.as_ref().map(|overlay| overlay.unwritable()).unwrap_or_default()
+    }
+
     /// Why this node, as the exit, will refuse networks that it is near to by its entry or its admission: sentences.
     pub fn near_refused(&self) -> Vec<String> {
         let own = self.overlay.as_ref().and_then(|overlay| overlay.members.get(&self.name));

@@ -40,6 +40,9 @@ type Nodes = IndexMap<String, Fingerprint>;
 /// first, which takes a round trip or two.
 const FIRST_REQUEST: Duration = Duration::from_secs(2);
 
+/// Segments of the largest size that a connection may ask for before a stream: one finds out whether they arrive.
+const FILLS_MOST: u32 = 8;
+
 /// Serves a node's connection. It counts as a stranger's until it has proven its key.
 pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &Security<Nodes>, socket: TcpStream) {
     let node = &permit.node().clone();
@@ -168,6 +171,7 @@ fn owner(credential: &Credential) -> Owner {
 
 /// The next OPEN. Questions before it are answered.
 async fn read_request(node: &Node, stream: &Connection, dialler: &Dialler) -> io::Result<Open> {
+    let mut fills = 0;
     loop {
         match read_frame(stream).await? {
             (FrameKind::Open, body) => return Open::decode(&body).map_err(invalid),
@@ -179,7 +183,12 @@ async fn read_request(node: &Node, stream: &Connection, dialler: &Dialler) -> io
                 let answer = Header::frame(FrameKind::Told, &told);
                 timeout(node.config().limits.handshake, stream.send_all(&answer)).await??;
             }
-            (FrameKind::Fill, _) => timeout(node.config().limits.handshake, segments::answer(stream)).await??,
+            // A connection is tried once.
+            (FrameKind::Fill, _) if fills == FILLS_MOST => return Err(invalid("FILL again and again")),
+            (FrameKind::Fill, _) => {
+                fills += 1;
+                timeout(node.config().limits.handshake, segments::answer(stream)).await??;
+            }
             (FrameKind::Receipts, question) => {
                 sleep(node.overlay.wait_to_tell_receipts(&dialler.owner)).await;
                 let answer = node.overlay.tell_receipts(&question).map_err(invalid)?;
@@ -235,8 +244,13 @@ async fn serve_stream(
             Asked::new(from.address, format!("node {}", from.name), &request.target).log_failure(node, &failure);
             let failure = if request.chain.is_empty() { named(node, failure) } else { failure };
             stream.send_all(&encode_failed(&failure)).await?;
-            let limit = node.config().limits.handshake;
-            timeout(limit, discard(&stream)).await??;
+            // It has no stream any more, and gives way like one that is idle.
+            let refused = node.add_refused_leg(from.owner.clone());
+            tokio::select! {
+                biased;
+                said = timeout(node.config().limits.handshake, discard(&stream)) => said??,
+                () = refused.evicted() => return Err(io::Error::other("others wait, and it does not end what was refused")),
+            }
             return Ok(BetweenStreams::new(stream));
         }
     };

@@ -11,6 +11,7 @@ const BARE: &[(&str, usize, &str)] = &[
     ("ekiden/src/log.rs", 3, "once at the start"),
     ("ekiden/src/measure/monitor.rs", 1, "once at the start"),
     ("ekiden/src/measure/server.rs", 1, "once at the start"),
+    ("ekiden/src/start.rs", 1, "once at the start"),
     ("gateway/src/keeper.rs", 3, "once at the start, and by itself at most every five seconds"),
     ("gateway/src/programs.rs", 1, "once at the start"),
     ("monitor/src/service.rs", 6, "as often as its own schedule measures"),

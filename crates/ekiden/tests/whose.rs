@@ -110,11 +110,11 @@ fn a_file_of_another_command_is_named_as_such() {
 fn a_file_of_gigabytes_is_looked_at_in_its_beginning() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("long.toml");
-    std::fs::File::create(&file).unwrap().set_len(3 << 30).unwrap();
+    fs::File::create(&file).unwrap().set_len(3 << 30).unwrap();
     for command in [&["proxy", "--check", "-c"][..], &["tunnel", "-c"], &["plan"]] {
         // Address space in KiB.
         let limited = format!("ulimit -v {}; exec \"$0\" \"$@\"", 1 << 20);
-        let mut shell = std::process::Command::new("sh");
+        let mut shell = Command::new("sh");
         let output =
             shell.args(["-c", &limited, env!("CARGO_BIN_EXE_ekiden")]).args(command).arg(&file).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

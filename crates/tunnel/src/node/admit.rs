@@ -1,6 +1,6 @@
 //! Taking connections: finding out which peer it is that has connected.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -54,9 +54,7 @@ impl Node {
             Ok((peer, theirs, connection)) => self.serve(peer, theirs, connection, false).await,
             Err(CarryError::Closed) => tracing::debug!("a connection from {from} said nothing"),
             // An end that dials gives a connection up whose large segments do not pass.
-            Err(CarryError::Io(error))
-                if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) =>
-            {
+            Err(CarryError::Io(error)) if error.raw_os_error() == Some(libc::ECONNRESET) => {
                 tracing::debug!("a connection from {from} broke off: {error}");
             }
             Err(error) => {

@@ -213,7 +213,7 @@ fn a_check_finds_what_the_node_would_not_find_or_could_not_read_when_it_runs() {
     if geteuid().is_root() {
         fs::create_dir(folder.path().join("none")).unwrap();
         assert!(!check().1.contains("ask_socket"));
-        chown(&folder.path().join("none"), Some(1000), None).unwrap();
+        chown(folder.path().join("none"), Some(1000), None).unwrap();
         fs::set_permissions(folder.path().join("none"), PermissionsExt::from_mode(0o700)).unwrap();
         assert!(check().1.contains("ask_socket: the node cannot write into "));
     }

@@ -209,13 +209,13 @@ fn a_check_finds_what_the_node_would_not_find_or_could_not_read_when_it_runs() {
     assert!(code == Some(0) && said.contains("this node, 'lost', is not in "), "{code:?} {said}");
     file("node.toml", &format!("{}ask_socket = \"none/ask\"\n{SOCKS}", own));
     let (code, said) = check();
-    assert!(code == Some(0) && said.contains("ask_socket: the node cannot write into "), "{code:?} {said}");
+    assert!(code == Some(0) && said.contains("ask_socket: a node of this user cannot write into "), "{code:?} {said}");
     if geteuid().is_root() {
         fs::create_dir(folder.path().join("none")).unwrap();
         assert!(!check().1.contains("ask_socket"));
         chown(folder.path().join("none"), Some(1000), None).unwrap();
         fs::set_permissions(folder.path().join("none"), PermissionsExt::from_mode(0o700)).unwrap();
-        assert!(check().1.contains("ask_socket: the node cannot write into "));
+        assert!(check().1.contains("ask_socket: a node of this user cannot write into "));
     }
 }
 

@@ -30,12 +30,17 @@ pub struct Counts {
     pub got: u64,
     /// Whether the end of what comes has come.
     pub has_got_end: bool,
-    /// Whether it came before any byte, while the client had said something and not its own end.
-    pub is_hollow: bool,
     /// Whether the client does not take what there is for it.
     pub is_full: bool,
     /// For how long nothing has moved.
     pub still: Time,
+}
+
+impl Counts {
+    /// Whether nothing but its end has come for something that the client has sent.
+    pub fn is_hollow(&self) -> bool {
+        self.has_got_end && self.got == END && self.sent.is_some_and(|sent| sent > END)
+    }
 }
 
 /// How a stream has ended at its entry.
@@ -64,7 +69,7 @@ pub enum Verdict {
     Came,
     /// Nothing came for what was sent, and the exit could not be asked why.
     Silent,
-    /// One ended before anything came for what was sent, and the exit could not be asked whether that was its destination's.
+    /// One has ended without anything for what was sent, and the exit could not be asked whether that was its destination's word.
     Hollow,
 }
 
@@ -125,8 +130,9 @@ impl Delivery {
     pub fn by_sight(&self, counts: &Counts, now: Time) -> Option<Verdict> {
         let is_silent = counts.sent.is_none_or(|sent| sent > END) && now.since(self.begun) >= SILENT;
         match counts.got {
-            _ if counts.is_hollow => Some(Verdict::Hollow),
             0 => is_silent.then_some(Verdict::Silent),
+            // The end alone says nothing while the stream runs.
+            END if counts.has_got_end => None,
             _ => Some(Verdict::Came),
         }
     }

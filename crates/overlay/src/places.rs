@@ -159,11 +159,10 @@ impl<Route: Ord + Clone> Places<Route> {
             Verdict::BrokenOff => self.trust.broke_off(path, now),
             // A silence is the path's if others come to the same exit meanwhile.
             Verdict::Silent => self.comes_elsewhere(path, begun) && self.trust.held_back(path, now),
-            // So is an end before anything came, if others have come of late. Where none have, streams go elsewhere for a while, to see.
+            // Many a destination ends without an answer: no node is set aside for it. But the next streams go another way for a while.
             Verdict::Hollow => {
-                let comes = self.comes_elsewhere(path, Time(now.0.saturating_sub(WANTED.0)));
                 self.failed(path, now);
-                comes && self.trust.held_back(path, now)
+                false
             }
             Verdict::Arrived | Verdict::Delivered | Verdict::Came => {
                 if verdict == Verdict::Came {

@@ -79,14 +79,18 @@ pub fn read_all(client: &mut Client, keys: &Keys) -> Result<(Header, Reading), R
             range => range?,
         };
         header.get_or_insert(range.header);
-        let Some(last) = range.kvs.last() else { break };
+        let malformed = |reason: &str| RegistryError::Malformed {
+            endpoint: client.endpoint().to_owned(),
+            what: "a question for all members",
+            reason: reason.into(),
+        };
         // Else it would be asked for ever.
+        if range.more && range.kvs.len() < page {
+            return Err(malformed("there is more, and the page is not full"));
+        }
+        let Some(last) = range.kvs.last() else { break };
         if last.key < from || !last.key.starts_with(keys.prefix().as_bytes()) {
-            return Err(RegistryError::Malformed {
-                endpoint: client.endpoint().to_owned(),
-                what: "a question for all members",
-                reason: "it gives keys that were not asked for".into(),
-            });
+            return Err(malformed("it gives keys that were not asked for"));
         }
         from = [&last.key[..], b"\0"].concat();
         keys_read += range.kvs.len();

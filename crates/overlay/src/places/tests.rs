@@ -241,8 +241,7 @@ fn an_end_before_anything_came_sends_the_next_streams_elsewhere() {
     let (first, other) = if before == OVER_CAIRO { ("cairo", "delhi") } else { ("delhi", "cairo") };
     assert!(!places.judge(&over(first), Verdict::Hollow, Time::secs(1), Time::secs(1)), "nothing has come elsewhere");
     assert_ne!(paths(&mut places, &known, 2)[0], before);
-    // The other node shows that destinations answer: the end was made up.
+    // Whatever comes elsewhere: a destination may well end without an answer.
     places.judge(&over(other), Verdict::Came, Time::secs(2), Time::secs(3));
-    assert!(places.judge(&over(first), Verdict::Hollow, Time::secs(20), Time::secs(20)));
-    assert_ne!(paths(&mut places, &known, 21)[0], before);
+    assert!(!places.judge(&over(first), Verdict::Hollow, Time::secs(20), Time::secs(20)));
 }

@@ -1,7 +1,6 @@
 //! The nodes of the overlay, as a configuration knows them.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ekiden_keys::{Fingerprint, Identity};
@@ -55,10 +54,12 @@ impl Overlay {
         let files = [("members_cache", cache), ("ask_socket", self.ask_socket.as_deref())];
         let refused = |(key, file): (&str, Option<&Path>)| {
             let folder = file?.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let error = may_write_into(folder).err()?;
             // The folder of the cache is made with it.
-            (key != "members_cache" || error.kind() != ErrorKind::NotFound)
-                .then(|| format!("{key}: the node cannot write into {}: {error}", folder.display()))
+            let exists = |folder: &&Path| key != "members_cache" || folder.as_os_str().is_empty() || folder.exists();
+            let folder = folder.ancestors().find(exists).filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new("."));
+            let error = may_write_into(folder).err()?;
+            Some(format!("{key}: a node of this user cannot write into {}: {error}", folder.display()))
         };
         files.into_iter().filter_map(refused).collect()
     }

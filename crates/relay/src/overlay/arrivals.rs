@@ -19,8 +19,6 @@ pub struct Moved {
     /// The same in the other direction.
     pub down: AtomicU64,
     pub has_down_end: AtomicBool,
-    /// Whether that came before any byte, while the other direction had bytes and no end.
-    pub is_hollow: AtomicBool,
     /// Whether the host at this end does not take what there is for it.
     pub is_full: AtomicBool,
     /// When something last moved, in nanoseconds since the node began.
@@ -100,13 +98,10 @@ impl Arrival<'_> {
 
     /// What the stream has moved by now.
     pub fn moved(&self, up: Progress, down: Progress) {
-        let Moved { is_full, at, has_down_end, is_hollow, .. } = &*self.moved;
+        let Moved { is_full, at, has_down_end, .. } = &*self.moved;
         let before =
             [self.moved.up.swap(up.read(), Ordering::Relaxed), self.moved.down.swap(down.read(), Ordering::Relaxed)];
-        // What the client says afterwards does not change it.
-        if down.has_ended && !has_down_end.swap(true, Ordering::Relaxed) {
-            is_hollow.store(down.bytes == 0 && up.bytes > 0 && !up.has_ended, Ordering::Relaxed);
-        }
+        has_down_end.store(down.has_ended, Ordering::Relaxed);
         let to_host = if matches!(self.of, Of::Entry(_)) { down } else { up };
         is_full.store(to_host.waits, Ordering::Relaxed);
         if before != [up.read(), down.read()] {

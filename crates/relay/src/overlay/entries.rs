@@ -88,12 +88,11 @@ struct Said {
 
 impl Running {
     fn counts(&self, now: Time) -> Counts {
-        let Moved { up, down, has_down_end, is_hollow, is_full, .. } = &*self.moved;
+        let Moved { up, down, has_down_end, is_full, .. } = &*self.moved;
         Counts {
             sent: self.is_whole.then(|| up.load(Ordering::Relaxed)),
             got: down.load(Ordering::Relaxed),
             has_got_end: has_down_end.load(Ordering::Relaxed),
-            is_hollow: self.is_whole && is_hollow.load(Ordering::Relaxed),
             is_full: is_full.load(Ordering::Relaxed),
             still: self.moved.still(self.delivery.begun(), now),
         }
@@ -177,7 +176,10 @@ impl Entries {
                     }
                     (past.delivery.begun(), verdict)
                 }
-                (Of::Ended(past), None) => (past.delivery.begun(), past.delivery.by_sight(&past.counts, now)),
+                (Of::Ended(past), None) => {
+                    let is_hollow = past.counts.is_hollow().then_some(Verdict::Hollow);
+                    (past.delivery.begun(), is_hollow.or_else(|| past.delivery.by_sight(&past.counts, now)))
+                }
                 (Of::Attempt(attempt), Some(receipt)) => (attempt.begun, attempt.answered(receipt, remembers, now)),
                 (Of::Attempt(_), None) => return None,
             };
@@ -202,7 +204,7 @@ impl Overlay {
             (places.is_on_trial(&taken.path), places.is_asked_of(&taken.path))
         };
         let is_urgent = ended == Ended::Leg || is_on_trial;
-        if !is_urgent && counts.got > 0 && !counts.is_hollow && !is_asked_of {
+        if !is_urgent && counts.got > 0 && !counts.is_hollow() && !is_asked_of {
             return self.take(Said { taken: taken.clone(), verdict: Verdict::Came, begun }, now);
         }
         let of = Of::Ended(Past { delivery: stream.delivery, counts, ended, is_again: false });

@@ -45,39 +45,33 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
     behind.retain(may_stand_in);
     exits.extend(behind);
     node.overlay.lost_last(&mut exits);
-    // Those that said nothing, or that they are full: where another reaches the destination, it was them.
-    let mut doubted = Vec::new();
-    let reached = loop {
-        let [near, next, ..] = exits[..] else {
-            break reach_at(node, auto, exits.first().copied(), to, early, false).await;
-        };
+    while let [near, next, ..] = exits[..] {
         let early = match early {
             Early::Repeatable(bytes) => Early::Repeatable(bytes),
             _ => Early::Nothing,
         };
         let failure = match reach_at(node, auto, Some(near), to, early, true).await {
-            Err(failure) if may_be_exits(node, near, &failure) => failure,
-            reached => break reached,
+            Err(failure) if is_unreachable(node, near, &failure) => failure,
+            reached => return reached,
         };
-        let line = format_args!("to {}: {failure}; node {next} is near it as well, and is tried", to.target);
-        node.lines.info("exit", near, line);
-        match failure.code == FailureCode::NodeUnreachable || node.overlay.has_failed(near) {
-            true => node.overlay.exit_lost(near),
-            false => doubted.push(near),
-        }
+        let line = match config.log_addresses {
+            true => format!("to {}: {failure}; node {next} is near it as well, and is tried", to.target),
+            false => {
+                format!("node {near} cannot be reached; node {next} is near the destination as well, and is tried")
+            }
+        };
+        node.lines.info("exit", near, format_args!("{line}"));
+        node.overlay.exit_lost(near);
         exits.remove(0);
-    };
-    if reached.is_ok() {
-        doubted.into_iter().for_each(|exit| node.overlay.exit_lost(exit));
     }
-    reached
+    reach_at(node, auto, exits.first().copied(), to, early, false).await
 }
 
-/// Whether a node may be the cause that a destination near it was not reached, and not that destination: it cannot be reached on any path,
-/// has no room, or says nothing.
-fn may_be_exits(node: &Node, exit: &str, failure: &Failure) -> bool {
-    use FailureCode::{NodeUnreachable, Overloaded, TimedOut};
-    exit != node.config().name && matches!(failure.code, NodeUnreachable | Overloaded | TimedOut)
+/// Whether a node cannot be reached on any path. Where some say nothing, its own leg tells.
+fn is_unreachable(node: &Node, exit: &str, failure: &Failure) -> bool {
+    let is_exits =
+        |code| code == FailureCode::NodeUnreachable || code == FailureCode::TimedOut && node.overlay.has_failed(exit);
+    exit != node.config().name && is_exits(failure.code)
 }
 
 /// Reaches a destination by the node `near` it, or from here. For half as long where `has_another` one near it.

@@ -286,7 +286,7 @@ def measure(machine, attack):
             measured.asked_ever = asked_warm + measured.asked
             cpu = sum(node.cpu() for node in scene.nodes) - cpu
             # A node that is gone says nothing of what it took.
-            measured.cpu_ms_each = max(0, cpu) * 1e3 / max(1, measured.asked)
+            measured.cpu_ms_each = max(0, cpu) * 1e3 / max(1, measured.asked_ever)
             measured.mib = max(node.peak_mib for node in scene.nodes)
             measured.files = max(node.peak_files for node in scene.nodes)
             measured.log_kib = sum(node.log_bytes() for node in scene.nodes) / 1024

@@ -1,4 +1,4 @@
-//! BBRv3 (draft-ietf-ccwg-bbr-04). Sections are that draft's.
+//! BBRv3 (draft-ietf-ccwg-bbr-04 and -05, and Linux's version 3 where they are silent). Sections are the draft's.
 //!
 //! It models the path by the greatest delivery rate of two cycles and the least round trip of ten seconds, as BBR does, and by what may
 //! be in flight: a probe in which more than 2 % is lost bounds that for long, and losses of any other round for the time until the next
@@ -101,7 +101,9 @@ pub struct Bbr3 {
     next_round: u64,
     begins_round: bool,
     rounds_since_probe: u64,
+    /// In this round trip so far, or in the one before.
     is_window_limited: bool,
+    was_window_limited: bool,
     drain_at_round: u64,
     sampled: Sampled,
     /// The greatest rates of the last cycle and of this one (BBR.max_bw_filter).
@@ -164,6 +166,7 @@ impl Default for Bbr3 {
             begins_round: false,
             rounds_since_probe: 0,
             is_window_limited: false,
+            was_window_limited: false,
             drain_at_round: 0,
             sampled: Sampled::default(),
             rates: [0.0; 2],
@@ -247,7 +250,7 @@ impl Bbr3 {
 
     fn start_round(&mut self) {
         self.next_round = self.delivered;
-        self.is_window_limited = false;
+        (self.was_window_limited, self.is_window_limited) = (self.is_window_limited, false);
     }
 
     /// A number from 0 to 1: connections that begin together do not go on together.
@@ -272,7 +275,7 @@ impl Bbr3 {
     fn set_window(&mut self, window: &mut Window, sample: &RateSample) {
         let acked = f64::from(sample.delivered_now);
         let extra = self.aggregation.room(self.is_full, segments_us(self.rate())) as f64;
-        let most = self.with_room(self.bdp(self.max_rate(), self.state.gains().1) + extra);
+        let most = self.with_room(self.bdp(self.rate(), self.state.gains().1) + extra);
         let mut cwnd = f64::from(window.cwnd);
         if self.is_full {
             cwnd = (cwnd + acked).min(most);

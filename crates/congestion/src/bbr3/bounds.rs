@@ -131,7 +131,7 @@ impl Bbr3 {
 
     /// BBRProbeInflightLongtermUpward.
     fn raise_long_bound(&mut self) {
-        if !self.is_window_limited || self.window < self.long_bound.floor() {
+        if !(self.is_window_limited || self.was_window_limited) || self.window < self.long_bound.floor() {
             return;
         }
         self.probe_up_acks += self.sampled.newly_acked;

@@ -97,7 +97,7 @@ impl Bbr3 {
             }
             State::Refill if self.begins_round => self.start_up(),
             State::Up => {
-                if self.is_window_limited && self.window >= self.long_bound.floor() {
+                if (self.is_window_limited || self.was_window_limited) && self.window >= self.long_bound.floor() {
                     // The bound limits the rate.
                     self.forget_full();
                     self.full_rate = self.sampled.rate;
@@ -118,7 +118,9 @@ impl Bbr3 {
     /// BBRUpdateMinRTT.
     pub(super) fn update_least_rtt(&mut self, sample: &RateSample) {
         let now_us = sample.now_us;
-        self.probe_rtt_is_due = now_us > self.recent_rtt_at + PROBE_RTT_EVERY_US;
+        // Nothing is due before the first is measured.
+        let is_known = self.recent_rtt_us != u64::MAX;
+        self.probe_rtt_is_due = is_known && now_us > self.recent_rtt_at + PROBE_RTT_EVERY_US;
         if let Some(rtt_us) = sample.rtt_us.map(u64::from)
             && (rtt_us < self.recent_rtt_us || self.probe_rtt_is_due)
         {

@@ -46,8 +46,7 @@ pub fn all(streams: &[u16]) -> Vec<Aim> {
     let (haproxy, nginx, floor) = (Some(Relay::Haproxy), Some(Relay::Nginx), Some(Relay::Bare));
     for &count in streams {
         let few = count <= FEW;
-        let many = if count < MANY { 1.0 } else { 1.1 };
-        aim(Relay::Ekiden, Measure::CpuPerGb(count), haproxy, Some(AtMost(if few { 0.9 } else { many })));
+        aim(Relay::Ekiden, Measure::CpuPerGb(count), haproxy, Some(AtMost(if few { 0.9 } else { 1.0 })));
         aim(Relay::Ekiden, Measure::CpuPerGb(count), floor, Some(AtMost(if few { 1.1 } else { 1.2 })));
         aim(Relay::Ekiden, Measure::Rate(count), haproxy, None);
         aim(Relay::Ekiden, Measure::Fairness(count), None, Some(AtLeast(0.9)));

@@ -14,7 +14,7 @@ use crate::linux::{Aggregation, segments_us};
 use crate::sample::{LostSegment, RateSample, Repair};
 use crate::{CongestionControl, Window};
 
-/// Section 2.5 to 2.15, and 5.6.1.
+/// Chapter 2, and section 5.6.1.
 const STARTUP_GAIN: f64 = 2.77;
 const DRAIN_GAIN: f64 = 0.5;
 const DOWN_GAIN: f64 = 0.9;

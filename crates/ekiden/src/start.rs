@@ -8,5 +8,5 @@ pub fn loaded<T>(runs: bool, load: impl FnMut() -> Result<T, ConfigError>) -> Re
     let waits = |error: &ConfigError| {
         tracing::warn!("{error}: it is waited for, {:?} at most", patience::LONGEST);
     };
-    patience::patiently_anew(patience::deadline(), load, |error| runs && error.is_lack, waits)
+    patience::patiently_every(patience::LOOK_ANEW, patience::deadline(), load, |error| runs && error.is_lack, waits)
 }

@@ -23,6 +23,11 @@ impl ConfigError {
         Self { file: file.into(), line: None, reason: reason.to_string(), is_lack: false }
     }
 
+    /// The same, where this host lacks something that may come yet.
+    pub fn of_lack(self, is_lack: bool) -> Self {
+        Self { is_lack, ..self }
+    }
+
     /// About what stands at `span` of the file's text, if that is known.
     pub fn at(file: &Path, text: &str, span: Option<Range<usize>>, reason: String) -> Self {
         let before = span.and_then(|span| text.as_bytes().get(..span.start));

@@ -8,18 +8,34 @@ pub const LONGEST: Duration = Duration::from_secs(5);
 
 /// How often it is tried. Whoever connects between the end of one process and the beginning of the next is refused.
 const LOOK: Duration = Duration::from_millis(5);
-const LOOK_ANEW: Duration = Duration::from_millis(200);
+/// How often what takes longer is tried, such as reading a configuration.
+pub const LOOK_ANEW: Duration = Duration::from_millis(200);
 
 /// Until when a start that begins now waits.
 pub fn deadline() -> Instant {
     Instant::now() + LONGEST
 }
 
-/// Tries until it succeeds, fails for a reason that does not pass, or `until`. `waits` is told the first reason. Blocks the thread.
+/// As [`patiently_every`], as often as is right for an attempt that costs nothing.
 ///
 /// # Errors
 /// The last one.
 pub fn patiently<T, E>(
+    until: Instant,
+    attempt: impl FnMut() -> Result<T, E>,
+    passes: impl Fn(&E) -> bool,
+    waits: impl FnOnce(&E),
+) -> Result<T, E> {
+    patiently_every(LOOK, until, attempt, passes, waits)
+}
+
+/// Tries, with these pauses, until it succeeds, fails for a reason that does not pass, or `until`. `waits` is told the first reason. Blocks
+/// the thread.
+///
+/// # Errors
+/// The last one.
+pub fn patiently_every<T, E>(
+    pause: Duration,
     until: Instant,
     mut attempt: impl FnMut() -> Result<T, E>,
     passes: impl Fn(&E) -> bool,
@@ -32,31 +48,11 @@ pub fn patiently<T, E>(
                 if let Some(waits) = waits.take() {
                     waits(&error);
                 }
-                sleep(LOOK);
+                sleep(pause);
             }
             other => return other,
         }
     }
-}
-
-/// As [`patiently`], for what takes longer to try, such as reading a configuration.
-///
-/// # Errors
-/// The last one.
-pub fn patiently_anew<T, E>(
-    until: Instant,
-    mut attempt: impl FnMut() -> Result<T, E>,
-    passes: impl Fn(&E) -> bool,
-    waits: impl FnOnce(&E),
-) -> Result<T, E> {
-    let attempt = || {
-        attempt().inspect_err(|error| {
-            if passes(error) {
-                sleep(LOOK_ANEW)
-            }
-        })
-    };
-    patiently(until, attempt, &passes, waits)
 }
 
 #[cfg(test)]

@@ -81,7 +81,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let duration_most = args.longest.map_or(longest, Duration::from);
     let waits = |why: &ListeningError| tell_of_waiting(&why.to_string());
     let listen = || lookup::listening(&args.listen);
-    let address = patience::patiently_anew(patience::deadline(), listen, ListeningError::is_lack, waits)?;
+    let address =
+        patience::patiently_every(patience::LOOK_ANEW, patience::deadline(), listen, ListeningError::is_lack, waits)?;
     let settings = Settings { address, admits, bytes_most, duration_most, patience: Patience::default() };
     // Buffers and congestion controls of the measured connections are as known nodes ask for; strangers get what every program gets.
     let keep: &[_] = match settings.admits {

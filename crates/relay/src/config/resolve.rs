@@ -175,10 +175,8 @@ impl Source<'_> {
     ) -> Result<Listener> {
         let raw = spanned.get_ref();
         let address = lookup::listening(raw.address.get_ref());
-        let address = address.map_err(|error| {
-            let is_lack = error.is_lack();
-            ConfigError { is_lack, ..self.error(Some(raw.address.span()), error.to_string()) }
-        })?;
+        let address = address
+            .map_err(|error| self.error(Some(raw.address.span()), error.to_string()).of_lack(error.is_lack()))?;
         let misplaced = |key: &str, span: Range<usize>| {
             self.error(Some(span), format!("a {} listener has no '{key}'", raw.kind.word()))
         };

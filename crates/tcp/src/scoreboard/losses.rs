@@ -3,7 +3,7 @@
 use ekiden_units::Time;
 
 /// What was so when a segment was sent (draft-cheng-iccrg-delivery-rate-estimation-02, section 3.2: P.delivered, P.delivered_time,
-/// P.first_sent_time, P.is_app_limited; draft-ietf-ccwg-bbr-04, section 4.1.2.1.2: P.tx_in_flight, P.lost).
+/// P.first_sent_time, P.is_app_limited; draft-ietf-ccwg-bbr-04: P.tx_in_flight, section 4.1.2.1.2; P.lost, section 5.5.10.2).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub delivered: u64,

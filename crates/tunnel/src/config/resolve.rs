@@ -117,10 +117,8 @@ impl Source<'_> {
         own: Option<&Identity>,
     ) -> Result<Listen, ConfigError> {
         let RawListen { address: text, plain_key_file } = raw.get_ref();
-        let address = lookup::listening(text.get_ref()).map_err(|error| {
-            let is_lack = error.is_lack();
-            ConfigError { is_lack, ..self.error(Some(text.span()), error.to_string()) }
-        })?;
+        let address = lookup::listening(text.get_ref())
+            .map_err(|error| self.error(Some(text.span()), error.to_string()).of_lack(error.is_lack()))?;
         let security = match plain_key_file {
             Some(file) => Security::Plain(self.shared_key(file)?),
             None => {

@@ -1,6 +1,6 @@
 //! How a node of an overlay chooses the paths of its streams, without I/O: what its own TCP connections have shown of its legs ([`leg`]),
 //! what other nodes tell of theirs ([`told`]), both together ([`known`]), the paths to a node and what each would give ([`path`]), and
-//! which of them is taken ([`choice`]). [`places`] puts these together for whoever has streams: which paths a new one tries, and which nodes
+//! which of them is taken ([`choice`]). [`order`] says which of several nodes near a destination is tried first. [`places`] puts these together for whoever has streams: which paths a new one tries, and which nodes
 //! are asked what.
 //!
 //! Whether nodes in between deliver is decided in three steps: [`receipt`] is what an exit is asked of a stream and answers, [`delivery`] says
@@ -18,6 +18,7 @@ pub mod known;
 pub mod leg;
 pub mod load;
 pub mod member;
+pub mod order;
 pub mod path;
 pub mod places;
 pub mod receipt;

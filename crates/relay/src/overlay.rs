@@ -24,6 +24,7 @@ pub use ekiden_overlay::judged::Taken;
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::load::Load;
+use ekiden_overlay::order::Order;
 use ekiden_overlay::path::{Class, Wanted};
 pub use ekiden_overlay::places::Questions;
 use ekiden_overlay::places::{Placed, Places, WANTED_MOST};
@@ -83,8 +84,8 @@ struct State {
     known: Known,
     places: Places<(Auto, Class)>,
     load: Load,
-    /// Exits that no path led to, and when one was last tried.
-    lost: BTreeMap<String, Time>,
+    /// In which order exits are tried.
+    order: Order,
 }
 
 /// A leg's connection while a stream runs on it.
@@ -167,7 +168,7 @@ impl Overlay {
         }
         state.known.retain(|name| config.peers.contains_key(name));
         state.places.retain(|exit| config.peers.contains_key(exit));
-        state.lost.retain(|exit, _| config.peers.contains_key(exit));
+        state.order.retain(|exit| config.peers.contains_key(exit));
     }
 
     /// Whether all that connections to other nodes show is watched.
@@ -271,23 +272,25 @@ impl Overlay {
     /// No path has led to a node that is near a stream's destination.
     pub fn exit_lost(&self, exit: &str) {
         let now = self.now();
-        self.lock().lost.insert(exit.into(), now);
+        self.lock().order.lost(exit, now);
     }
 
-    /// Puts nodes that no path led to behind the others that may stand in for them. One stream tries them again after a while.
-    pub fn lost_last(&self, exits: &mut Vec<&str>) {
-        if exits.len() < 2 {
-            return;
-        }
-        let (now, mut state) = (self.now(), self.lock());
-        exits.sort_by_cached_key(|exit| match state.lost.get_mut(*exit) {
-            Some(at) if now.since(*at) < LOST => true,
-            Some(at) => {
-                *at = now;
-                false
-            }
-            None => false,
-        });
+    /// An exit that was asked for a stream so long ago has said nothing, and another one has reached its destination.
+    pub fn exit_silent(&self, exit: &str, destination: &str, asked: Duration) {
+        let now = self.now();
+        self.lock().order.silent(exit, destination, now.since(asked.into()), now);
+    }
+
+    /// An exit that others can stand in for has answered a stream.
+    pub fn exit_answered(&self, exit: &str, destination: &str) {
+        let now = self.now();
+        self.lock().order.answered(exit, destination, now);
+    }
+
+    /// Puts nodes that have led nowhere behind the others that may stand in for them.
+    pub fn sort_exits(&self, exits: &mut [&str], destination: &str) {
+        let now = self.now();
+        self.lock().order.sort(exits, destination, now);
     }
 
     /// Whether it is known that nothing comes about on a leg of this path now.
@@ -455,8 +458,6 @@ impl Overlay {
     }
 }
 
-/// An exit that no path led to is not tried before those that stand in for it for so long.
-const LOST: Time = Time::secs(30);
 /// In this much more than a few round trips two retransmissions of one segment can be acknowledged.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -473,7 +474,7 @@ impl State {
         // Without the kernel's chance nodes would draw alike, no more.
         let seed = random_secret()
             .map_or(1, |bytes| bytes.iter().fold(1, |seed: u64, byte| seed.rotate_left(8) ^ u64::from(*byte)));
-        Self { known: Known::of_node(name), places: Places::new(seed), load: Load::default(), lost: BTreeMap::new() }
+        Self { known: Known::of_node(name), places: Places::new(seed), load: Load::default(), order: Order::default() }
     }
 }
 

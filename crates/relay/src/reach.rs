@@ -1,6 +1,7 @@
 //! Reaches a destination: over the chain of nodes that the routes choose, or directly.
 
 mod auto;
+mod exits;
 
 use std::io;
 use std::net::SocketAddr;
@@ -199,7 +200,7 @@ pub async fn reach(node: &Node, to: Destination<'_>, early: Early<'_>) -> Result
         Way::Direct => exit(node, to).await,
         // Boxed: a direct connection, the hot path, should not pay for their size.
         Way::Via(chain) => Box::pin(reach_in_turn(node, chain, to, early)).await,
-        Way::Auto(auto) => Box::pin(auto::reach(node, auto, to, early)).await,
+        Way::Auto(auto) => Box::pin(exits::reach(node, auto, to, early)).await,
         Way::Refuse => Err(Refusal::Route.of(to.target)),
     }
 }

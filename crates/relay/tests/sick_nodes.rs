@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::overlay::Overlay;
+use common::overlay::{Overlay, here};
 use common::peer::{accept_node, frame, say};
 use common::*;
+use ekiden_net::steer::ignore_new;
 use ekiden_relay::Status;
 use ekiden_relay_proto::leg::{FrameKind, Header, decode_ask, encode_failed, encode_opened};
 use ekiden_relay_proto::{Failure, FailureCode};
@@ -225,6 +226,57 @@ fn where_the_exit_cannot_be_asked_a_node_that_makes_up_ends_is_left_too() {
     assert!(counts.iter().all(|[got, lost]| *got > 10 && *lost <= 2), "{counts:?}");
     assert!(late <= 1, "{late} of {counts:?}");
     assert!(given.load(Ordering::Relaxed) <= 2 * CLIENTS, "{given:?}");
+}
+
+/// The same overlay, in which the second node is the nearest to the streams' destinations, and the last one stands in for it.
+fn with_second_nearest(mut overlay: Overlay, route: &str) -> Overlay {
+    let own = format!("fingerprint = \"{}\"\n", overlay.prints[1]);
+    let members = overlay.members(|_| None).replace(&own, &format!("{own}near = [\"127.0.0.1/32\"]\n"));
+    std::fs::write(overlay.folder.join("0.members"), members).unwrap();
+    let config = overlay.config(0, route);
+    overlay.nodes[0].as_mut().unwrap().reload(config).unwrap();
+    overlay
+}
+
+#[test]
+fn an_exit_that_answers_questions_and_opens_nothing_is_stood_in_for() {
+    let (address, given) = sick(Sickness::Mute);
+    let route = "class = \"interactive\"\n[limits]\nconnect = \"4s\"";
+    let overlay = with_second_nearest(Overlay::with_impostor(3, here, route, Some(address)), route);
+    // The second stream to a destination does not wait, and after three destinations no stream does.
+    for (destination, waits) in [true, true, true, false].into_iter().enumerate() {
+        let (echo, before) = (echo(), given.load(Ordering::Relaxed));
+        assert!(is_served(&overlay, echo), "the first to destination {destination}");
+        assert_eq!(given.load(Ordering::Relaxed) > before, waits, "destination {destination}");
+        let after = given.load(Ordering::Relaxed);
+        assert!((0..4).all(|_| is_served(&overlay, echo)), "destination {destination}");
+        assert_eq!(given.load(Ordering::Relaxed), after, "destination {destination}");
+    }
+    // What the one that stands in says of a destination holds.
+    let refused =
+        socks(overlay.nodes[0].as_ref().unwrap().address("socks").unwrap(), "127.0.0.1", closed_port().port());
+    assert_eq!(refused.0, 5);
+}
+
+#[test]
+fn a_destination_that_does_not_answer_is_told_in_time_and_demotes_no_exit() {
+    let route = "class = \"interactive\"\n[limits]\nconnect = \"2s\"";
+    let overlay = with_second_nearest(Overlay::new(3, here, route), route);
+    let (echo, socks_at) = (echo(), overlay.nodes[0].as_ref().unwrap().address("socks").unwrap());
+    assert!(is_served(&overlay, echo));
+    let (silent, to) = listener();
+    ignore_new(&silent).unwrap();
+    let begun = Instant::now();
+    assert_eq!(socks(socks_at, &to.ip().to_string(), to.port()).0, 6);
+    // Twice `limits.connect` on the only path, a quarter more for the one that stands in, and room for a late host.
+    assert!(begun.elapsed() < 5 * Duration::from_secs(2), "{:?}", begun.elapsed());
+    let streams = || {
+        let exits = overlay.status(0).exits.into_iter();
+        exits.filter(|exit| exit.exit == overlay.name(1)).map(|exit| exit.streams).sum::<u64>()
+    };
+    let before = streams();
+    assert!((0..4).all(|_| is_served(&overlay, echo)));
+    assert_eq!(streams(), before + 4);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Reaches a destination over the overlay, on the best path that is known, and on the next one where that fails.
+//! Reaches a destination by one node near it, on the best path that is known, and on the next one where that fails.
 
 use std::cmp::Reverse;
 use std::pin::Pin;
@@ -19,8 +19,8 @@ use crate::peer::Early;
 use crate::shared::Node;
 use crate::shared::turns::Turn;
 
-/// So many paths are tried beside each other: where that many say nothing, it is the destination that does not answer.
-const BESIDE: usize = 3;
+/// So many paths, or exits, are tried beside each other: where that many say nothing, it is the destination that does not answer.
+pub const BESIDE: usize = 3;
 
 /// How long a path has for its answer, besides four round trips, until the next one is tried beside it, where it is still to be seen that it
 /// delivers. RFC 8305 §5 lets a Connection Attempt Delay be 100 ms to 2 s.
@@ -28,60 +28,19 @@ const ON_TRIAL: Duration = Duration::from_millis(150);
 /// Where other streams try all paths that are left, it is waited for so long until one of them is seen to deliver.
 const SEEN: Duration = Duration::from_millis(500);
 
-/// Reaches a destination on the first of the paths to the node near it that comes about. Where there are several, only early payload that
-/// may arrive twice is sent before that.
-pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
-    let config = node.config();
-    let mut exits = match &config.overlay {
-        Some(overlay) => {
-            let exits = overlay.exits(auto, to.target);
-            exits.map_err(|why| Failure::new(FailureCode::NodeUnreachable, format_args!("{why}")))?
-        }
-        None => Vec::new(),
-    };
-    // The nearest decides whether the route lets the stream go. The others stand in for it.
-    let may_stand_in = |exit: &&str| config.overlay.as_ref().is_some_and(|overlay| overlay.may_be_exit(exit, auto));
-    let mut behind = exits.split_off(exits.len().min(1));
-    behind.retain(may_stand_in);
-    exits.extend(behind);
-    node.overlay.lost_last(&mut exits);
-    while let [near, next, ..] = exits[..] {
-        let early = match early {
-            Early::Repeatable(bytes) => Early::Repeatable(bytes),
-            _ => Early::Nothing,
-        };
-        let failure = match reach_at(node, auto, Some(near), to, early, true).await {
-            Err(failure) if is_unreachable(node, near, &failure) => failure,
-            reached => return reached,
-        };
-        let line = match config.log_addresses {
-            true => format!("to {}: {failure}; node {next} is near it as well, and is tried", to.target),
-            false => {
-                format!("node {near} cannot be reached; node {next} is near the destination as well, and is tried")
-            }
-        };
-        node.lines.info("exit", near, format_args!("{line}"));
-        node.overlay.exit_lost(near);
-        exits.remove(0);
-    }
-    reach_at(node, auto, exits.first().copied(), to, early, false).await
-}
+/// When a stream to an exit was first sent.
+pub type Sent = OnceLock<Instant>;
 
-/// Whether a node cannot be reached on any path. Where some say nothing, its own leg tells.
-fn is_unreachable(node: &Node, exit: &str, failure: &Failure) -> bool {
-    let is_exits =
-        |code| code == FailureCode::NodeUnreachable || code == FailureCode::TimedOut && node.overlay.has_failed(exit);
-    exit != node.config().name && is_exits(failure.code)
-}
-
-/// Reaches a destination by the node `near` it, or from here. For half as long where `has_another` one near it.
-async fn reach_at(
+/// Reaches a destination by the node `near` it, or from here: on the first of the paths to that one that comes about. Where there are
+/// several, only early payload that may arrive twice is sent before that. It waits for half as long where another node is near it, too, and
+/// says in `beside` when it was first sent.
+pub async fn reach_at(
     node: &Node,
     auto: &Auto,
     near: Option<&str>,
     to: Destination<'_>,
     early: Early<'_>,
-    has_another: bool,
+    beside: Option<&Sent>,
 ) -> Result<Upstream, Failure> {
     let config = node.config();
     let own = config.name.as_str();
@@ -108,7 +67,7 @@ async fn reach_at(
     let (_, class) = config.classes.get(to.class.unwrap_or(BULK));
     let (paths, is_own) = node.overlay.paths(overlay, auto, class.kind, near);
     if let [only] = &paths[..] {
-        return on_path(node, only.clone(), None, to, early, &Asked::default()).await;
+        return on_path(node, only.clone(), None, to, early, (&Asked::default(), beside)).await;
     }
     let again = match early {
         Early::Repeatable(bytes) => Some(bytes),
@@ -116,9 +75,9 @@ async fn reach_at(
     };
     let rest = paths.into_iter().rev().collect();
     let limit = config.limits.connect;
-    let (pause, pauses) = (limit / TRIED as u32, if has_another { TRIED } else { 2 * TRIED } as u32);
+    let (pause, pauses) = (limit / TRIED as u32, if beside.is_some() { TRIED } else { 2 * TRIED } as u32);
     let (tried, first, said) = Default::default();
-    Search { node, near, to, again, pause, pauses, rest, is_own, tried, first, said }.run().await
+    Search { node, near, to, again, beside, pause, pauses, rest, is_own, tried, first, said }.run().await
 }
 
 /// Paths to a destination, tried one after the other, and beside each other where one does not answer.
@@ -128,6 +87,8 @@ struct Search<'a> {
     to: Destination<'a>,
     /// Early payload that may arrive twice.
     again: Option<&'a [u8]>,
+    /// When it is first sent, for whoever tries another exit beside it.
+    beside: Option<&'a Sent>,
     /// How long a path has for its answer at most, until the next one is tried beside it: a part of `limits.connect`.
     pause: Duration,
     /// For so many of these it waits in all.
@@ -255,11 +216,12 @@ impl Search<'_> {
 
     /// Begins to try a path: with a turn, or when it is the stream's.
     fn begin(&mut self, taken: Arc<Taken>, turn: Option<Turn>) {
-        let (node, to, again, asked) = (self.node, self.to, self.again, Arc::new(Asked::default()));
+        let (node, to, again, beside, asked) =
+            (self.node, self.to, self.again, self.beside, Arc::new(Asked::default()));
         let (of, at) = (taken.clone(), asked.clone());
         node.overlay.tries(&taken);
         let early = again.map_or(Early::Nothing, Early::Repeatable);
-        let reached = Box::pin(async move { on_path(node, of, turn, to, early, &at).await });
+        let reached = Box::pin(async move { on_path(node, of, turn, to, early, (&at, beside)).await });
         let pause = match node.overlay.is_on_trial(&taken) {
             true => self.pause.min(ON_TRIAL + Duration::from(taken.rtt) * 4),
             false => self.pause,
@@ -304,14 +266,15 @@ async fn answer<'a>(tried: &mut Vec<Attempt<'a>>) -> (Attempt<'a>, Result<Upstre
     (tried.remove(place), reached)
 }
 
-/// Reaches a destination on this path, when it is the stream's turn, if it has none yet: `asked` is when that is.
+/// Reaches a destination on this path, when it is the stream's turn, if it has none yet: `asked` is when that is, and `beside` if it is the
+/// first.
 async fn on_path(
     node: &Node,
     taken: Arc<Taken>,
     has_turn: Option<Turn>,
     to: Destination<'_>,
     early: Early<'_>,
-    asked: &Asked,
+    (asked, beside): (&Asked, Option<&Sent>),
 ) -> Result<Upstream, Failure> {
     let turn = match has_turn {
         Some(turn) => turn,
@@ -320,6 +283,7 @@ async fn on_path(
     let name = (!taken.path.relays().is_empty()).then(new_id).flatten();
     let id = name.map(|name| name.towards(to.target));
     let _ = asked.set((Instant::now(), id));
+    let _ = beside.map(|sent| sent.set(Instant::now()));
     let reached = reach_via(node, &taken.path.0, to.called(name.as_ref().map(|name| &name.0)), early).await?;
     Ok(Upstream { taken: Some(taken), id, turn, ..reached })
 }
@@ -337,7 +301,7 @@ pub async fn reach_beside(node: &Node, first: &Upstream, to: Destination<'_>) ->
 }
 
 /// Whether a node of the path failed, and not the destination.
-fn is_of_a_node(failure: &Failure) -> bool {
+pub fn is_of_a_node(failure: &Failure) -> bool {
     use FailureCode::{Authentication, NodeUnreachable, Overloaded, UnknownNode};
     matches!(failure.code, NodeUnreachable | UnknownNode | Authentication | Overloaded)
 }

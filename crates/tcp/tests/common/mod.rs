@@ -58,6 +58,11 @@ pub struct Pair {
     announced: [u32; 2],
     /// Bytes of payload that each side has sent, and sent again.
     pub bytes_sent: [u64; 2],
+    /// Those of them that each side has sent after a timeout although they had arrived. Without SACK it cannot know, and sends
+    /// everything again that was not acknowledged (RFC 5681, section 3.1).
+    pub bytes_gone_back: [u64; 2],
+    /// What was outstanding at each side's timeouts, in sum.
+    pub bytes_timed_out: [u64; 2],
 }
 
 impl Pair {
@@ -90,6 +95,8 @@ impl Pair {
             allowed: [1; 2],
             announced: [0; 2],
             bytes_sent: [0; 2],
+            bytes_gone_back: [0; 2],
+            bytes_timed_out: [0; 2],
         }
     }
 
@@ -120,7 +127,14 @@ impl Pair {
                     header + transmit.segment.payload <= most || transmit.segment.payload == 0,
                     "larger than the MTU"
                 );
-                self.bytes_sent[side] += u64::from(transmit.segment.payload);
+                let payload = u64::from(transmit.segment.payload);
+                self.bytes_sent[side] += payload;
+                let (start, stop) = (transmit.offset, transmit.offset + payload);
+                let has_arrived = self.kept[1 - side].iter().any(|kept| kept.0 <= start && stop <= kept.1);
+                let has_sack = self.settings.iter().all(|settings| settings.sack);
+                if has_arrived && !has_sack && end.info().is_after_timeout {
+                    self.bytes_gone_back[side] += payload;
+                }
                 let shift = if self.shifts[1 - side].is_some() { self.shifts[side].unwrap_or(0) } else { 0 };
                 if let Some(edge) = announces(&transmit.segment, shift, self.first[1 - side]) {
                     let before = self.announced[side];
@@ -162,8 +176,13 @@ impl Pair {
         {
             self.deliver(side, &transmit);
         } else {
-            for end in self.ends.iter_mut().flatten() {
+            for (end, timed_out) in self.ends.iter_mut().zip(&mut self.bytes_timed_out) {
+                let Some(end) = end else { continue };
+                let before = end.info();
                 end.on_time(self.now);
+                if end.info().timeouts > before.timeouts {
+                    *timed_out += u64::from(before.outstanding) * u64::from(before.mss);
+                }
             }
         }
         true

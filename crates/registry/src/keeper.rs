@@ -242,7 +242,7 @@ impl Keeper {
         self.watches += 1;
         let from = self.position.map_or(0, |position| position.revision) + 1;
         let (agent, body) = requests::watch(&mut self.client, &self.keys, from)?;
-        let watch = Watch::start(self.watches, agent, body, self.inbox.clone());
+        let watch = Watch::start(self.watches, agent, body, self.keys.prefix().to_owned(), self.inbox.clone());
         self.watch = Some(watch.map_err(|error| wrong("threads", error.to_string()))?);
         Ok(())
     }

@@ -1,14 +1,23 @@
 //! Reading one watch, on a thread of its own.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::mem::take;
 use std::sync::mpsc::SyncSender;
 use std::thread;
+use std::time::Duration;
 
 use ureq::{Agent, Body};
 
 use crate::client::ANSWER_MOST;
 use crate::gateway::Line;
 use crate::inbox::{Input, Said};
+
+/// How long nothing is read after a result that tells of no key of the overlay. etcd sends few of them; one that sends them without
+/// end, or something that is no etcd, costs ten small lines a second.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// And so much longer for each byte of it.
+const PAUSE_PER_BYTE: Duration = Duration::from_micros(1);
 
 /// A watch that is being read. Its connection closes with it, and its thread ends.
 pub struct Watch {
@@ -17,20 +26,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Reads `body` on a new thread, and sends on what it says.
+    /// Reads `body` on a new thread, and sends on what it says of keys that begin with `prefix`.
     ///
     /// # Errors
     /// If there is no thread to be had.
-    pub fn start(number: u64, agent: Agent, body: Body, inbox: SyncSender<Input>) -> io::Result<Self> {
+    pub fn start(number: u64, agent: Agent, body: Body, prefix: String, inbox: SyncSender<Input>) -> io::Result<Self> {
         let read = move || {
-            let mut lines = BufReader::with_capacity(16 << 10, body.into_reader());
-            loop {
-                let said = next(&mut lines);
-                let goes_on = matches!(said, Said::Changes(_));
-                if inbox.send(Input::Watch(number, said)).is_err() || !goes_on {
-                    return;
-                }
-            }
+            let lines = BufReader::with_capacity(16 << 10, body.into_reader());
+            read(lines, prefix.as_bytes(), thread::sleep, |said| inbox.send(Input::Watch(number, said)).is_ok());
         };
         thread::Builder::new().name("registry-watch".into()).spawn(read)?;
         Ok(Self { number, agent })
@@ -48,17 +51,39 @@ impl Drop for Watch {
     }
 }
 
-fn next(lines: &mut impl BufRead) -> Said {
+/// Tells each line, until `tell` wants no more or the watch ends.
+fn read(mut lines: impl BufRead, prefix: &[u8], mut wait: impl FnMut(Duration), mut tell: impl FnMut(Said) -> bool) {
+    // The first says that the watch is there.
+    let mut is_first = true;
+    loop {
+        let (said, length) = next(&mut lines);
+        let Said::Changes(watched) = &said else {
+            tell(said);
+            return;
+        };
+        let is_empty = !watched.events.iter().any(|event| event.kv.key.starts_with(prefix));
+        if !tell(said) {
+            return;
+        }
+        if is_empty && !take(&mut is_first) {
+            wait(PAUSE + PAUSE_PER_BYTE * length);
+        }
+    }
+}
+
+/// What the next line says, and how long it is.
+fn next(lines: &mut impl BufRead) -> (Said, u32) {
     let line = match line(lines, ANSWER_MOST) {
         Ok(line) => line,
-        Err(error) => return Said::Ended(error.to_string()),
+        Err(error) => return (Said::Ended(error.to_string()), 0),
     };
-    match serde_json::from_slice::<Line<_>>(&line) {
+    let said = match serde_json::from_slice::<Line<_>>(&line) {
         Ok(Line { result: Some(watched), .. }) => Said::Changes(watched),
         Ok(Line { error: Some(failure), .. }) => Said::Failed(failure),
         Ok(_) => Said::Ended("neither a result nor an error".into()),
         Err(error) => Said::Ended(error.to_string()),
-    }
+    };
+    (said, line.len().try_into().unwrap_or(u32::MAX))
 }
 
 /// The next line, without its end.
@@ -90,8 +115,24 @@ mod tests {
     #[test]
     fn what_is_no_answer_of_a_watch_ends_it() {
         for (text, ends) in [("{\"result\":{}}\n", false), ("{}\n", true), ("<html>\n", true), ("", true)] {
-            assert_eq!(matches!(next(&mut text.as_bytes()), Said::Ended(_)), ends, "{text}");
+            assert_eq!(matches!(next(&mut text.as_bytes()).0, Said::Ended(_)), ends, "{text}");
         }
-        assert!(matches!(next(&mut "{\"error\":{\"grpc_code\":14}}\n".as_bytes()), Said::Failed(_)));
+        assert!(matches!(next(&mut "{\"error\":{\"grpc_code\":14}}\n".as_bytes()).0, Said::Failed(_)));
+    }
+
+    #[test]
+    fn after_results_that_hold_nothing_the_next_waits() {
+        // `/a/b` is of the overlay, `/c` is not.
+        let event = |key: &str| format!("{{\"result\":{{\"events\":[{{\"kv\":{{\"key\":\"{key}\"}}}}]}}}}\n");
+        let (own, other, empty) = (event("L2EvYg=="), event("L2M="), "{\"result\":{}}\n".to_owned());
+        let long = format!("{{\"result\":{{\"more\":\"{}\"}}}}\n", "x".repeat(3_000_000));
+        let text = [&empty, &own, &own, &other, &own, &empty, &long].map(String::as_str).concat();
+        let (mut waits, mut told) = (Vec::new(), 0);
+        let tell = |said| {
+            told += 1;
+            matches!(said, Said::Changes(_))
+        };
+        read(text.as_bytes(), b"/a/", |wait: Duration| waits.push(wait.as_millis()), tell);
+        assert_eq!((told, waits), (8, vec![100, 100, 3100]));
     }
 }

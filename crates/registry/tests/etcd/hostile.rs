@@ -123,20 +123,64 @@ fn an_etcd_that_never_comes_to_an_end_is_asked_seldom() {
     asked_seldom(move |_| page("enp6eg==".into()));
 }
 
+/// Its watch delivers results that hold nothing, as fast as they are read.
+#[test]
+fn a_watch_that_never_ends_is_read_slowly() {
+    let (asked, lines) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counted = lines.clone();
+    let nothing = |_: &Value| json!({ "header": { "revision": "9" } });
+    let endless = move |to: &mut TcpStream| -> Option<()> {
+        let some = "{\"result\":{}}\n".repeat(1000);
+        write!(to, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").ok()?;
+        loop {
+            write!(to, "{:x}\r\n{some}\r\n", some.len()).ok()?;
+            counted.fetch_add(1000, Ordering::Relaxed);
+        }
+    };
+    let a = Node::start(babbling(asked.clone(), nothing, endless));
+    wait("a watch", LONG, || lines.load(Ordering::Relaxed) > 0);
+    // What the sockets hold fills first.
+    let taken = || {
+        let before = lines.load(Ordering::Relaxed);
+        thread::sleep(Duration::from_secs(2));
+        lines.load(Ordering::Relaxed) - before
+    };
+    let first = taken();
+    let later = taken();
+    assert!(later < 20_000, "{first} lines in 2 s, then {later}");
+    assert!(a.registry.status().endpoint.is_some() && asked.load(Ordering::Relaxed) < 50);
+}
+
 /// Such an etcd, by what it answers to questions for all members, is asked a few times a second.
 fn asked_seldom(all: impl Fn(&Value) -> Value + Send + Sync + 'static) {
     let asked = Arc::new(AtomicUsize::new(0));
-    let all = Arc::new(all);
+    let compacted = |to: &mut TcpStream| say(to, &json!({ "result": { "canceled": true, "compact_revision": "4" } }));
+    let a = Node::start(babbling(asked.clone(), all, compacted));
+    wait("questions", LONG, || asked.load(Ordering::Relaxed) > 5);
+    let before = asked.load(Ordering::Relaxed);
+    thread::sleep(Duration::from_secs(3));
+    let more = asked.load(Ordering::Relaxed) - before;
+    // Some ten each time, after 0.25 s and later.
+    assert!(more < 150, "{more} questions within 3 s");
+    drop(a);
+}
+
+/// The settings of a node of an etcd that is none. `watched` answers who watches, until the connection has ended.
+fn babbling(
+    asked: Arc<AtomicUsize>,
+    all: impl Fn(&Value) -> Value + Send + Sync + 'static,
+    watched: impl Fn(&mut TcpStream) -> Option<()> + Send + Sync + 'static,
+) -> Settings {
+    let (all, watched) = (Arc::new(all), Arc::new(watched));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let counted = asked.clone();
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            let (counted, all) = (counted.clone(), all.clone());
-            thread::spawn(move || babble(stream, &counted, &*all));
+            let (asked, all, watched) = (asked.clone(), all.clone(), watched.clone());
+            thread::spawn(move || babble(stream, &asked, &*all, &*watched));
         }
     });
-    let own = Settings {
+    Settings {
         access: Access {
             endpoints: vec![endpoint],
             ca_file: None,
@@ -151,15 +195,7 @@ fn asked_seldom(all: impl Fn(&Value) -> Value + Send + Sync + 'static) {
         fingerprint: key(1),
         lease: Duration::from_secs(5),
         members_cache: None,
-    };
-    let a = Node::start(own);
-    wait("questions", LONG, || asked.load(Ordering::Relaxed) > 5);
-    let before = asked.load(Ordering::Relaxed);
-    thread::sleep(Duration::from_secs(3));
-    let more = asked.load(Ordering::Relaxed) - before;
-    // Some ten each time, after 0.25 s and later.
-    assert!(more < 150, "{more} questions within 3 s");
-    drop(a);
+    }
 }
 
 /// Writes the key again and again, as fast as etcd takes it. Returns how long it took.
@@ -188,8 +224,13 @@ fn flood(cluster: &Cluster, path: &str, lease: &str, values: impl Iterator<Item 
     begun.elapsed()
 }
 
-/// Answers as an etcd that holds the overlay's id alone, loses what is written, and compacts its past whenever somebody watches.
-fn babble(stream: TcpStream, asked: &AtomicUsize, all: &dyn Fn(&Value) -> Value) -> Option<()> {
+/// Answers as an etcd that holds the overlay's id alone, and loses what is written.
+fn babble(
+    stream: TcpStream,
+    asked: &AtomicUsize,
+    all: &dyn Fn(&Value) -> Value,
+    watched: &dyn Fn(&mut TcpStream) -> Option<()>,
+) -> Option<()> {
     let mut from = BufReader::new(stream.try_clone().ok()?);
     let mut to = stream;
     loop {
@@ -216,10 +257,17 @@ fn babble(stream: TcpStream, asked: &AtomicUsize, all: &dyn Fn(&Value) -> Value)
                 json!({ "header": { "revision": "9" }, "kvs": [{ "key": "eA==", "value": id, "mod_revision": "1" }] })
             }
             "/v3/kv/range" => all(&question),
-            "/v3/watch" => json!({ "result": { "canceled": true, "compact_revision": "4" } }),
+            "/v3/watch" => {
+                watched(&mut to)?;
+                continue;
+            }
             _ => json!({ "header": { "revision": "9" } }),
         };
-        let answer = format!("{answer}\n");
-        write!(to, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len()).ok()?;
+        say(&mut to, &answer)?;
     }
+}
+
+fn say(to: &mut TcpStream, answer: &Value) -> Option<()> {
+    let answer = format!("{answer}\n");
+    write!(to, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len()).ok()
 }

@@ -83,7 +83,7 @@ fn keep(file: &Path, args: &Args) -> anyhow::Result<()> {
     let _log = log::start()?;
     let config = Config::load(file).map_err(|error| whose(file, "gateway", error))?;
     if args.show_config {
-        return out::text(config);
+        return out::toml(config);
     }
     if args.check {
         return out::line(format_args!("{}: ok", file.display()));

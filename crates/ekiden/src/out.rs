@@ -6,7 +6,7 @@ use std::process::exit;
 
 use anyhow::Context;
 use ekiden_record::Error;
-use ekiden_report::plain;
+use ekiden_report::{plain, plain_toml};
 
 /// The most columns of a text that is wrapped, however wide the terminal is.
 pub const WIDEST: usize = 100;
@@ -56,6 +56,11 @@ pub fn line(text: impl Display) -> anyhow::Result<()> {
 /// Prints text that ends its last line itself.
 pub fn text(text: impl Display) -> anyhow::Result<()> {
     write(format_args!("{text}"))
+}
+
+/// Prints a TOML file, which is read back as the same.
+pub fn toml(text: impl Display) -> anyhow::Result<()> {
+    write(format_args!("{}", plain_toml(&text.to_string())))
 }
 
 /// Prints what the reader of the command line says: help to standard output, and what is wrong to standard error.

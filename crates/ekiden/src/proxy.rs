@@ -76,8 +76,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let runs = !(args.show_config || args.print_rules || args.check);
     let config = loaded(runs, || Config::load(&file)).map_err(|error| whose(&file, "proxy", error))?;
     if args.show_config {
-        out::text(&config)?;
-        return Ok(());
+        return out::toml(&config);
     }
     if args.print_rules {
         match Rules::of(&config) {

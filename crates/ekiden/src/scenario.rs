@@ -50,7 +50,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             let scenario = Scenario::load(&file).map_err(|error| whose(&file, "scenario", error))?;
             match json {
                 true => out::line(serde_json::to_string_pretty(&scenario)?)?,
-                false => out::text(scenario.to_toml())?,
+                false => out::toml(scenario.to_toml())?,
             }
         }
     }

@@ -79,7 +79,7 @@ fn carry(file: &Path, args: &Args) -> anyhow::Result<()> {
     let config = loaded(!(args.show_config || args.check), || Config::load(file));
     let config = config.map_err(|error| whose(file, "tunnel", error))?;
     if args.show_config {
-        return out::text(config);
+        return out::toml(config);
     }
     let placed = |error: StartError| match error.place_in(file) {
         Some(place) => anyhow::Error::from(error).context(place),

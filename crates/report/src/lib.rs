@@ -12,6 +12,7 @@ mod summary;
 mod table;
 mod terminal;
 mod timeline;
+mod toml;
 
 pub use chart::{BarChart, LineChart, Series};
 pub use map::{MapLeg, MapSite, SiteMap};
@@ -22,3 +23,4 @@ pub use summary::{FlowSummary, Spread, Summary, summarize};
 pub use table::Table;
 pub use terminal::{Plain, columns, plain, wrapped};
 pub use timeline::{LEAST_POINTS, Quantity, Timeline, timeline};
+pub use toml::plain_toml;

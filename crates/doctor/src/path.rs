@@ -113,7 +113,9 @@ fn judge(address: &str, seen: &[TcpInfo], rate: BitRate) -> (Vec<Finding>, Time)
         true => Verdict::Note("smaller segments mean more of them, and slower growth of the window".into()),
         false => Verdict::Good,
     };
-    let found = format!("{} bytes of payload, MTU {}", info.mss_bytes, info.path_mtu_bytes);
+    // No full segment was sent: a path may drop it.
+    let found =
+        format!("{} bytes of payload agreed on; the kernel assumes an MTU of {}", info.mss_bytes, info.path_mtu_bytes);
     findings.push(Finding::new(subject("segments"), found, small));
     (findings, least)
 }

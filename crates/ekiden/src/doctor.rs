@@ -19,6 +19,9 @@ use crate::out::{self, Width};
 use crate::usage::misused;
 use crate::whose::whose;
 
+/// How the subject of a finding begins that says how long segments are.
+const SEGMENTS: &str = "segments to ";
+
 /// The round trip that a host is looked at for, unless a path is measured.
 const RTT: Time = Time::ms(200);
 
@@ -239,8 +242,12 @@ impl Paths {
         let remedy = Remedy::Advice(
             "let ICMP's \"fragmentation needed\" and \"packet too big\" through on the path, or lower the MTU of this host's device",
         );
-        let found = format!("of {limit} bytes at most");
-        self.add(format!("segments to {name}"), found, Verdict::Costs { what, remedy });
+        // Of what the path takes, one statement holds: what has passed, not what both hosts would send.
+        let assumed = self.findings.iter().rposition(|finding| finding.subject.starts_with(SEGMENTS));
+        let assumed = assumed.map(|at| self.findings.remove(at).found);
+        let instead = assumed.map(|assumed| format!(", instead of {assumed}")).unwrap_or_default();
+        let found = format!("{limit} bytes at most pass{instead}");
+        self.add(format!("{SEGMENTS}{name}"), found, Verdict::Costs { what, remedy });
     }
 }
 
@@ -335,4 +342,26 @@ fn more(others: usize) -> String {
 
 fn fixable(settable: usize) -> String {
     if settable == 0 { String::new() } else { format!("; 'ekiden doctor --fix' sets {settable} of them") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_is_said_once() {
+        let mut paths = Paths::default();
+        let found = "1448 bytes of payload agreed on; the kernel assumes an MTU of 1500";
+        for subject in ["segments to 192.0.2.1:7000", "segments to 192.0.2.2:7000", "handshake with city"] {
+            paths.add(subject.into(), found, Verdict::Good);
+        }
+        paths.segments("city", None);
+        assert_eq!(paths.findings.len(), 3);
+        paths.segments("city", Some(1220));
+        let said: Vec<_> =
+            paths.findings.iter().map(|finding| format!("{}: {}", finding.subject, finding.found)).collect();
+        assert_eq!(said[0], format!("segments to 192.0.2.1:7000: {found}"));
+        assert_eq!(said[2], format!("segments to city: 1220 bytes at most pass, instead of {found}"));
+        assert_eq!(said.len(), 3);
+    }
 }

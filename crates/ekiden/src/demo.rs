@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use ekiden_files::check_target;
+use ekiden_files::check_directory;
 
 use crate::out;
 
@@ -36,8 +36,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         true => ekiden_demo::transfer(),
         // Noticed before two minutes of work.
         false => {
-            let page = args.output.join("index.html");
-            check_target(&page, true).with_context(|| args.output.display().to_string())?;
+            check_directory(&args.output).with_context(|| args.output.display().to_string())?;
             out::text(ekiden_demo::run(&ekiden_demo::Options { json: args.json, folder: args.output })?)
         }
     }

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
-use ekiden_files::check_target;
+use ekiden_files::{check_directory, check_target};
 use ekiden_lab::verdict;
 use ekiden_record::{Record, SAMPLES_MOST, SeriesWriter};
 use ekiden_scenario::{Point, Scenario};
@@ -95,8 +95,7 @@ pub fn plan(args: &Args, producer: &str, resolution: Option<Time>) -> anyhow::Re
 /// Runs what has no record yet of the plan, or of a shard of it, and shows the records of all that. `code_of` tells the exit
 /// code of an error.
 pub fn run(args: &Args, mut plan: Plan, runner: &Runner<'_>, code_of: fn(&anyhow::Error) -> u8) -> anyhow::Result<()> {
-    std::fs::create_dir_all(&args.record)
-        .map_err(|source| ekiden_record::Error::Unwritable { file: args.record.display().to_string(), source })?;
+    check_directory(&args.record).with_context(|| args.record.display().to_string())?;
     plan.index.write(&args.record)?;
     let all = plan.runs.len();
     if let Some(shard) = args.shard {
@@ -164,7 +163,7 @@ pub fn check_record(args: &Args) -> anyhow::Result<()> {
     let checked = match is_file(&args.record) {
         true => check_target(&args.record, args.force),
         // Records in a directory have the times of their runs in their names: none is there already.
-        false => check_target(&args.record.join("record.json"), true),
+        false => check_directory(&args.record),
     };
     checked.with_context(|| args.record.display().to_string())
 }

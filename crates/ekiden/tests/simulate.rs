@@ -47,6 +47,50 @@ fn a_record_may_go_into_a_stream() {
 }
 
 #[test]
+fn a_record_goes_behind_what_is_printed_into_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("pair.toml"), SCENARIO).unwrap();
+    for flags in [&[][..], &["--json"]] {
+        // As `ekiden simulate … > FILE`.
+        let printed = folder.path().join("printed");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+        command.current_dir(folder.path()).args(["simulate", "pair.toml", "--record", "/dev/stdout"]).args(flags);
+        let output = command.stdout(std::fs::File::create(&printed).unwrap()).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let all = std::fs::read_to_string(&printed).unwrap();
+        let records = serde_json::Deserializer::from_str(&all).into_iter::<serde_json::Value>();
+        let records = records.map_while(Result::ok).filter(|value| value["manifest"].is_object()).count();
+        assert_eq!(records, 1 + flags.len(), "{all}");
+        assert!(!flags.is_empty() || all.contains("complete"), "{all}");
+    }
+}
+
+#[test]
+fn what_a_record_is_to_be_in_must_be_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = ["--set", "link.line.delay=1ms,20ms"];
+    for (record, more, missing) in [
+        ("a/r.json", &[][..], "a"),
+        ("a/b/r.json", &[], "a/b"),
+        ("a/b", &[], "a"),
+        ("a/b", &sweep, "a"),
+        ("a/b/", &sweep, "a"),
+    ] {
+        let output = simulate(folder.path(), &[&["--record", record], more].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{record}: {said}");
+        let expected = format!("ekiden: {record}: cannot be written: there is no directory {missing}; make it first\n");
+        assert_eq!(said, expected);
+        assert!(!folder.path().join("a").exists());
+    }
+    let pcap = simulate(folder.path(), &["--record", "/dev/null", "--pcap", "a/b"]);
+    assert_eq!(pcap.status.code(), Some(3));
+    assert!(text(&pcap.stderr).contains("there is no directory a; make it first"), "{}", text(&pcap.stderr));
+    let made = simulate(folder.path(), &["--record", "a"]);
+    assert!(made.status.success() && folder.path().join("a").is_dir(), "{}", text(&made.stderr));
+}
+
+#[test]
 fn what_cannot_be_written_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     for (format, shown) in [(None, "complete"), (Some("--json"), "\"goodput_bit_s\"")] {

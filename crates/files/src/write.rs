@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -41,17 +42,18 @@ struct Target {
 }
 
 /// Whether a pipe, a terminal or the like has this name, such as `/dev/null`: nothing of it can be replaced, and nothing can be
-/// beside it. What is written goes into it.
+/// beside it. What is written goes into it. So it is with what this process prints into, such as `/dev/stdout`, whatever that is: who has
+/// redirected it to a file has opened that.
 pub fn is_stream(path: &Path) -> bool {
     let is_one = |there: Metadata| there.file_type().is_fifo() || there.file_type().is_char_device();
-    fs::metadata(path).is_ok_and(is_one)
+    fs::metadata(path).is_ok_and(is_one) || printed(path).is_some()
 }
 
-/// Finds out, before any work is done, whether [`write()`] can make `path`. Makes missing directories, and leaves nothing else.
+/// Finds out, before any work is done, whether [`write()`] can make `path`. Leaves nothing.
 ///
 /// # Errors
 /// If there is a file already and `replace` is not said, there is something that is neither a file nor a stream, or its directory
-/// takes no new file.
+/// is not there or takes no new file.
 pub fn check_target(path: &Path, replace: bool) -> Result<(), TargetError> {
     if is_stream(path) {
         return Ok(());
@@ -60,8 +62,37 @@ pub fn check_target(path: &Path, replace: bool) -> Result<(), TargetError> {
     if target.before.is_some() && !replace {
         return Err(TargetError::Exists);
     }
-    make_directory(&target.path)?;
-    Ok(Partial::new(&target.path, OWNERS_ALONE)?.close()?)
+    takes_files(directory(&target.path))
+}
+
+/// Finds out, before any work is done, whether files can be made in this directory. Makes it as [`make_directory`] does.
+///
+/// # Errors
+/// If something else is there, or it cannot be made, or takes no new file.
+pub fn check_directory(path: &Path) -> Result<(), TargetError> {
+    make_directory(path)?;
+    takes_files(path)
+}
+
+/// Makes a directory that somebody has named, if it is not there. What it is in must be.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn make_directory(path: &Path) -> io::Result<()> {
+    // Without what a name such as `all/` ends with.
+    let path: PathBuf = path.components().collect();
+    match fs::create_dir(&path) {
+        Err(_) if path.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(of_directory(io::ErrorKind::NotADirectory.into(), &path))
+        }
+        made => made.map_err(|error| of_directory(error, directory(&path))),
+    }
+}
+
+fn takes_files(directory: &Path) -> Result<(), TargetError> {
+    let partial = Partial::new(&directory.join("file"), OWNERS_ALONE);
+    Ok(partial.map_err(|error| of_directory(error, directory))?.close()?)
 }
 
 /// Writes a file, whole or not at all: beside `path` first, then renamed. Makes missing directories, and replaces the file that was
@@ -129,7 +160,7 @@ impl Pending {
             }
             TargetError::Directory | TargetError::Exists => io::ErrorKind::IsADirectory.into(),
         })?;
-        make_directory(&target.path)?;
+        make_directories(&target.path)?;
         // First: the file system may be full of them.
         target.remove_ended();
         let partial = create(&target)?;
@@ -147,8 +178,38 @@ impl Pending {
     }
 }
 
+/// What this process prints into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Printed {
+    Output,
+    Errors,
+}
+
+/// Which of both a name such as `/dev/stdout` means, whatever is behind it.
+fn printed(path: &Path) -> Option<Printed> {
+    let open = fs::canonicalize("/proc/self/fd").ok()?;
+    let mut at = path.to_owned();
+    for _ in 0..LINKS_MOST {
+        if fs::canonicalize(directory(&at)).is_ok_and(|directory| directory == open) {
+            return match at.file_name()?.to_str()? {
+                "1" => Some(Printed::Output),
+                "2" => Some(Printed::Errors),
+                _ => None,
+            };
+        }
+        at = directory(&at).join(fs::read_link(&at).ok()?);
+    }
+    None
+}
+
 /// Opens a stream without waiting for whoever reads it, and then lets writes wait for that.
 fn open_stream(path: &Path) -> io::Result<File> {
+    // What is opened anew has a place of its own in a file, and what is printed would go over it.
+    match printed(path) {
+        Some(Printed::Output) => return Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
+        Some(Printed::Errors) => return Ok(io::stderr().as_fd().try_clone_to_owned()?.into()),
+        None => {}
+    }
     let opened = File::options().write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ENXIO) => io::Error::new(error.kind(), "nobody reads this pipe"),
@@ -243,15 +304,26 @@ fn led_to(path: &Path) -> PathBuf {
     at
 }
 
-fn make_directory(path: &Path) -> io::Result<()> {
+fn make_directories(path: &Path) -> io::Result<()> {
     let directory = directory(path);
     fs::create_dir_all(directory).map_err(|error| match error.kind() {
         // What the system says of a file where a directory is wanted.
-        io::ErrorKind::AlreadyExists => {
-            io::Error::new(error.kind(), format!("{} is no directory", directory.display()))
-        }
+        io::ErrorKind::AlreadyExists => of_directory(io::ErrorKind::NotADirectory.into(), directory),
         _ => error,
     })
+}
+
+/// Says of which directory the system means that it is not there, or none.
+fn of_directory(error: io::Error, directory: &Path) -> io::Error {
+    let (is_there, directory) = (directory.exists(), directory.display());
+    match error.kind() {
+        // Some that are there take no files, and the system says the same of them.
+        kind @ io::ErrorKind::NotFound if !is_there => {
+            io::Error::new(kind, format!("there is no directory {directory}; make it first"))
+        }
+        kind @ io::ErrorKind::NotADirectory => io::Error::new(kind, format!("{directory} is no directory")),
+        _ => error,
+    }
 }
 
 /// Removes what processes have left that were killed while they wrote `path`. Every later write of `path` does this too.
@@ -262,184 +334,4 @@ pub fn remove_partial(path: &Path) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Read;
-    use std::os::unix::fs::{chown, symlink};
-    use std::os::unix::net::UnixListener;
-
-    use nix::sys::stat::Mode;
-    use nix::unistd::mkfifo;
-
-    use super::*;
-
-    #[test]
-    fn what_is_no_regular_file_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = |name: &str| folder.path().join(name);
-        let _socket = UnixListener::bind(place("socket")).unwrap();
-        symlink("socket", place("link")).unwrap();
-        for name in ["socket", "link"] {
-            for replace in [false, true] {
-                assert!(matches!(check_target(&place(name), replace), Err(TargetError::NotRegular("a socket"))));
-            }
-            assert!(write(&place(name), b"x").unwrap_err().to_string().contains("it is a socket"));
-        }
-        mkfifo(&place("pipe"), Mode::S_IRWXU).unwrap();
-        for name in ["socket", "pipe", "link"] {
-            assert!(write_private(&place(name), b"x").unwrap_err().to_string().contains("it is a "));
-        }
-        assert_eq!(what(fs::symlink_metadata(place("pipe")).unwrap().file_type()), "a pipe");
-        symlink("circle", place("circle")).unwrap();
-        assert!(matches!(check_target(&place("circle"), true), Err(TargetError::Failed(_))));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
-    }
-
-    #[test]
-    fn what_goes_into_a_stream_is_written_into_it_and_waits_for_no_reader() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
-        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
-        for stream in [&pipe, Path::new("/dev/null")] {
-            assert!(is_stream(stream));
-            check_target(stream, false).unwrap();
-        }
-        write(Path::new("/dev/null"), b"x").unwrap();
-        assert!(write(&pipe, b"x").unwrap_err().to_string().contains("nobody reads this pipe"));
-        let mut reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
-        write(&pipe, b"text").unwrap();
-        let mut text = String::new();
-        reader.read_to_string(&mut text).unwrap();
-        assert_eq!(text, "text");
-        assert!(!is_stream(folder.path()) && !is_stream(&folder.path().join("none")));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_link_stays_and_what_it_leads_to_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = |name: &str| folder.path().join(name);
-        write(&place("there/file"), b"1").unwrap();
-        symlink("there", place("folder")).unwrap();
-        symlink("folder/file", place("link")).unwrap();
-        symlink("there/new", place("dangling")).unwrap();
-        for (link, file) in [("link", "there/file"), ("dangling", "there/new")] {
-            check_target(&place(link), true).unwrap();
-            write(&place(link), b"2").unwrap();
-            assert!(fs::symlink_metadata(place(link)).unwrap().is_symlink());
-            assert_eq!(fs::read(place(file)).unwrap(), b"2");
-        }
-        assert!(matches!(check_target(&place("dangling"), false), Err(TargetError::Exists)));
-        overwrite(&place("link"), b"3").unwrap_err();
-        overwrite(&place("there/file"), b"3").unwrap();
-        assert_eq!(
-            (fs::read(place("there/file")).unwrap(), fs::read(place("there/new")).unwrap()),
-            (b"3".into(), b"2".into())
-        );
-        assert_eq!(fs::read_dir(place("there")).unwrap().count(), 2);
-    }
-
-    #[test]
-    fn a_file_keeps_its_permissions_and_for_root_its_owner() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        let of = || fs::metadata(&path).map(|there| (there.mode() & 0o777, there.uid())).unwrap();
-        write(&path, b"1").unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
-        if geteuid().is_root() {
-            chown(&path, Some(65534), Some(65534)).unwrap();
-        }
-        let before = of();
-        write(&path, b"2").unwrap();
-        assert_eq!((of(), fs::read(&path).unwrap()), (before, b"2".to_vec()));
-    }
-
-    #[test]
-    fn a_check_leaves_a_file_alone_that_is_being_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.prom");
-        write_with(&path, |out| {
-            out.write_all(b"half")?;
-            check_target(&path, true).unwrap();
-            out.write_all(b" and half")
-        })
-        .unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"half and half");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn what_others_have_put_beside_a_file_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = |name: &str| folder.path().join(name);
-        fs::write(place("precious"), b"1").unwrap();
-        for ending in [".check", ".partial"] {
-            symlink("precious", place(&format!("a.json{ending}"))).unwrap();
-            symlink("precious", place(&format!(".a.json{ending}"))).unwrap();
-        }
-        check_target(&place("a.json"), false).unwrap();
-        for _ in 0..2 {
-            write(&place("a.json"), b"2").unwrap();
-            write_private(&place("a.json"), b"2").unwrap();
-        }
-        assert_eq!(fs::read(place("precious")).unwrap(), b"1");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6);
-    }
-
-    #[test]
-    fn a_target_is_checked_without_a_trace() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = |name: &str| folder.path().join(name);
-        check_target(&place("new/a.json"), false).unwrap();
-        assert_eq!(fs::read_dir(place("new")).unwrap().count(), 0);
-
-        write(&place("old"), b"1").unwrap();
-        assert!(matches!(check_target(&place("old"), false), Err(TargetError::Exists)));
-        check_target(&place("old"), true).unwrap();
-        assert_eq!(fs::read(place("old")).unwrap(), b"1");
-        for replace in [false, true] {
-            assert!(matches!(check_target(&place("new"), replace), Err(TargetError::Directory)));
-            assert!(matches!(check_target(&place("old/a"), replace), Err(TargetError::Failed(_))));
-            assert!(matches!(check_target(Path::new("/proc/a"), replace), Err(TargetError::Failed(_))));
-        }
-    }
-
-    #[test]
-    fn a_private_file_is_its_owners_whatever_was_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("new/a.json");
-        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
-        write_private(&path, b"first").unwrap();
-        assert_eq!(mode(), 0o600);
-        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        write_private(&path, b"2").unwrap();
-        assert_eq!((mode(), fs::read(&path).unwrap()), (0o600, b"2".to_vec()));
-        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.json");
-        for text in ["first", "2"] {
-            write(&path, text.as_bytes()).unwrap();
-            assert_eq!(fs::read_to_string(&path).unwrap(), text);
-        }
-        fs::create_dir(folder.path().join("directory")).unwrap();
-        assert!(write(&folder.path().join("directory"), b"x").is_err());
-        assert!(write_with(&folder.path().join("b"), |_| Err(io::ErrorKind::StorageFull.into())).is_err());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
-    }
-
-    #[test]
-    fn a_pending_file_is_there_when_it_is_published_and_leaves_nothing_otherwise() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("a");
-        fs::write(&file, "before").unwrap();
-        drop(Pending::write(&file, b"never").unwrap());
-        let pending = Pending::write(&file, b"after").unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), "before");
-        pending.publish().unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), "after");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use ekiden_files::ReadError;
+use ekiden_files::{ReadError, TargetError, check_target};
 use ekiden_record::{Error as RecordError, Record, series_files};
 
 use crate::error::Error;
@@ -32,6 +32,12 @@ pub fn merge(out: &Path, inputs: &[PathBuf]) -> Result<Merged, Error> {
     let is_there = fs::exists(out).map_err(|source| unreadable(out, source))?;
     if is_there && !fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_none()) {
         return Err(Error::Exists { out: out.into() });
+    }
+    if !is_there {
+        check_target(out, false).map_err(|error| match error {
+            TargetError::Failed(source) => unwritable(out, source),
+            error => unwritable(out, io::Error::other(error)),
+        })?;
     }
     let [first, others @ ..] = inputs else { return Ok(Merged { runs: 0, missing: Vec::new() }) };
     let plan = Plan::read(first, out)?;
@@ -137,9 +143,6 @@ struct Partial {
 
 impl Partial {
     fn new(out: &Path) -> Result<Self, Error> {
-        if let Some(parent) = out.parent() {
-            fs::create_dir_all(parent).map_err(|source| unwritable(parent, source))?;
-        }
         // Without what a name such as `all/` ends with.
         let mut name: OsString = out.components().collect::<PathBuf>().into();
         name.push(".partial");

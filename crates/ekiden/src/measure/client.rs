@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use ekiden_files::{check_target, is_stream};
+use ekiden_files::{check_directory, check_target, is_stream};
 use ekiden_measure::client::{Measured, Server, measure};
 use ekiden_measure::message::Trace;
 use ekiden_measure::outcome::{samples, told as loads_of};
@@ -150,7 +150,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         let checked = match is_file {
             true => check_target(record, args.force),
-            false => check_target(&record.join("measurement.json"), true),
+            false => check_directory(record),
         };
         checked.with_context(|| record.display().to_string())?;
         if is_file && !is_stream(record) {

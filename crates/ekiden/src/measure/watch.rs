@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
-use ekiden_files::{TargetError, check_target, write, write_with};
+use ekiden_files::{TargetError, check_directory, check_target, write, write_with};
 use ekiden_measure::jitter::Jitter;
 use ekiden_measure::watch::Watch;
 use ekiden_measure::watch_record::{WATCH_FORMAT, WatchRecord};
@@ -91,6 +91,9 @@ struct NothingSeen(Time, &'static str);
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let started_unix_ms = sweep::now_unix_ms();
     let record_place = args.record.as_deref().map(|place| place_of(place, started_unix_ms));
+    if let Some(directory) = args.record.as_ref().filter(|record| !ekiden_sweep::is_file(record)) {
+        check_directory(directory).with_context(|| directory.display().to_string())?;
+    }
     for file in [&args.csv, &args.picture, &record_place].into_iter().flatten() {
         check_target(file, args.force).with_context(|| file.display().to_string())?;
     }

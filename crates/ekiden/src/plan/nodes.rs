@@ -3,7 +3,7 @@
 use std::path::{Path as File, PathBuf};
 
 use anyhow::Context;
-use ekiden_files::{Pending, TargetError, check_target};
+use ekiden_files::{Pending, TargetError, check_directory, check_target};
 use ekiden_keys::Identity;
 use ekiden_plan::nodes::{NodeFile, address, files};
 use ekiden_plan::tunnel_gateway::{TUNNEL_ADDRESS, TUNNEL_ENDS, gateway_file, tunnel_files};
@@ -109,6 +109,9 @@ fn write_all(folder: &File, texts: &[NodeFile], written: &mut Vec<PathBuf>) -> a
 /// The fingerprint of each host, whose key is made if it has none. All targets are looked at before anything is written.
 fn keys(folder: &File, hosts: &[Host], force: bool, made: &mut Vec<PathBuf>) -> anyhow::Result<Vec<String>> {
     let key = |host: &Host| folder.join(format!("{}.key", host.name));
+    if !hosts.is_empty() {
+        check_directory(folder).with_context(|| folder.display().to_string())?;
+    }
     for host in hosts {
         let config = folder.join(format!("{}.toml", host.name));
         check_target(&config, force).with_context(|| config.display().to_string())?;

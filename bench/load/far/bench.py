@@ -9,6 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lib"))
+
+import lines
 from paths import PATHS
 from ways import WAYS
 
@@ -70,7 +73,7 @@ def main():
         sys.exit(f"bench-far: there is no path '{unknown[0]}' (there are {'; '.join(path.name for path in PATHS)})")
     paths = [path for path in PATHS if not wanted or path.name in wanted]
 
-    done = [json.loads(line) for line in args.out.read_text().splitlines()] if args.out and args.out.exists() else []
+    done = lines.kept(args.out) if args.out else []
     for number in range(args.rounds):
         for path in paths:
             left = [way for way in ways if not any((one["path"], one["round"], one["way"], one["seconds"]) == (path.name, number, way, args.seconds) for one in done)]

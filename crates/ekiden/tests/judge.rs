@@ -154,3 +154,29 @@ print(off([0, 0, 1000], [0, 0, 500]), off([0, 0, 1000], [0, 0, 1050]), off([20, 
 print(off([0, 0, 0, 0, 0], [0, 0, 900, 900, 0]), off([0, 50, 99], [0, 0, 5000]), off([99], [98]), off([300, 310, 99], [300, 310, 98]))";
     assert_eq!(asked("paths", SCRIPT), "False True\nTrue\nTrue False True True\nTrue True False False\n");
 }
+
+/// A benchmark that was stopped while it wrote a line goes on behind the last whole one.
+#[test]
+fn a_line_that_was_not_written_whole_is_taken_out() {
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/lib");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("runs.jsonl");
+    let kept = || {
+        let mut command = Command::new("python3");
+        command.env("PYTHONPATH", &library).env("PYTHONDONTWRITEBYTECODE", "1").arg("-c");
+        let output = command.arg("import lines, sys; print(lines.kept(sys.argv[1]))").arg(&file).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(kept(), "[]\n");
+    for (content, values, left) in [
+        ("", "[]\n", ""),
+        ("{\"a\"", "[]\n", ""),
+        ("{\"a\": 1}\n{\"b\": 2", "[{'a': 1}]\n", "{\"a\": 1}\n"),
+        ("{\"a\": 1}\n{\"b\": 2}\n", "[{'a': 1}, {'b': 2}]\n", "{\"a\": 1}\n{\"b\": 2}\n"),
+    ] {
+        fs::write(&file, content).unwrap();
+        assert_eq!(kept(), values, "{content}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), left);
+    }
+}

@@ -45,7 +45,7 @@ impl Args {
     /// before a run that may take hours. `capture` asks for each file by the names of node and link.
     pub fn capture<C>(&self, capture: impl FnOnce(&mut Open<'_>) -> io::Result<C>) -> Result<Option<C>, Error> {
         let Some(directory) = &self.pcap else { return Ok(None) };
-        ekiden_files::make_directory(directory).map_err(|source| unwritable(directory, source))?;
+        ekiden_files::make_directories(directory).map_err(|source| unwritable(directory, source))?;
         let mut file = directory.clone();
         let made = capture(&mut |node, link| {
             if !self.pcap_nodes.is_empty() && !self.pcap_nodes.iter().any(|name| name == node) {

@@ -66,31 +66,6 @@ fn a_record_goes_behind_what_is_printed_into_a_file() {
 }
 
 #[test]
-fn what_a_record_is_to_be_in_must_be_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let sweep = ["--set", "link.line.delay=1ms,20ms"];
-    for (record, more, missing) in [
-        ("a/r.json", &[][..], "a"),
-        ("a/b/r.json", &[], "a/b"),
-        ("a/b", &[], "a"),
-        ("a/b", &sweep, "a"),
-        ("a/b/", &sweep, "a"),
-    ] {
-        let output = simulate(folder.path(), &[&["--record", record], more].concat());
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(3), "{record}: {said}");
-        let expected = format!("ekiden: {record}: cannot be written: there is no directory {missing}; make it first\n");
-        assert_eq!(said, expected);
-        assert!(!folder.path().join("a").exists());
-    }
-    let pcap = simulate(folder.path(), &["--record", "/dev/null", "--pcap", "a/b"]);
-    assert_eq!(pcap.status.code(), Some(3));
-    assert!(text(&pcap.stderr).contains("there is no directory a; make it first"), "{}", text(&pcap.stderr));
-    let made = simulate(folder.path(), &["--record", "a"]);
-    assert!(made.status.success() && folder.path().join("a").is_dir(), "{}", text(&made.stderr));
-}
-
-#[test]
 fn what_cannot_be_written_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     for (format, shown) in [(None, "complete"), (Some("--json"), "\"goodput_bit_s\"")] {

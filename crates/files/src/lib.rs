@@ -20,6 +20,6 @@ pub use place::line_of;
 pub use read::{FileKind, Opened, ReadError, open, read, without_mark};
 pub use secret::{Exposed, SecretError, one_line, read_secret};
 pub use write::{
-    Pending, TargetError, check_directory, check_target, is_stream, make_directory, overwrite, remove_partial, write,
+    Pending, TargetError, check_directory, check_target, is_stream, make_directories, overwrite, remove_partial, write,
     write_private, write_synced, write_with,
 };

@@ -49,11 +49,11 @@ pub fn is_stream(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(is_one) || printed(path).is_some()
 }
 
-/// Finds out, before any work is done, whether [`write()`] can make `path`. Leaves nothing.
+/// Finds out, before any work is done, whether [`write()`] can make `path`. Makes missing directories, and leaves nothing else.
 ///
 /// # Errors
 /// If there is a file already and `replace` is not said, there is something that is neither a file nor a stream, or its directory
-/// is not there or takes no new file.
+/// takes no new file.
 pub fn check_target(path: &Path, replace: bool) -> Result<(), TargetError> {
     if is_stream(path) {
         return Ok(());
@@ -62,37 +62,22 @@ pub fn check_target(path: &Path, replace: bool) -> Result<(), TargetError> {
     if target.before.is_some() && !replace {
         return Err(TargetError::Exists);
     }
+    make_directories(directory(&target.path))?;
     takes_files(directory(&target.path))
 }
 
-/// Finds out, before any work is done, whether files can be made in this directory. Makes it as [`make_directory`] does.
+/// Finds out, before any work is done, whether files can be made in this directory. Makes it where it is not there.
 ///
 /// # Errors
 /// If something else is there, or it cannot be made, or takes no new file.
 pub fn check_directory(path: &Path) -> Result<(), TargetError> {
-    make_directory(path)?;
+    make_directories(path)?;
     takes_files(path)
-}
-
-/// Makes a directory that somebody has named, if it is not there. What it is in must be.
-///
-/// # Errors
-/// If it cannot be made.
-pub fn make_directory(path: &Path) -> io::Result<()> {
-    // Without what a name such as `all/` ends with.
-    let path: PathBuf = path.components().collect();
-    match fs::create_dir(&path) {
-        Err(_) if path.is_dir() => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(of_directory(io::ErrorKind::NotADirectory.into(), &path))
-        }
-        made => made.map_err(|error| of_directory(error, directory(&path))),
-    }
 }
 
 fn takes_files(directory: &Path) -> Result<(), TargetError> {
     let partial = Partial::new(&directory.join("file"), OWNERS_ALONE);
-    Ok(partial.map_err(|error| of_directory(error, directory))?.close()?)
+    Ok(partial?.close()?)
 }
 
 /// Writes a file, whole or not at all: beside `path` first, then renamed. Makes missing directories, and replaces the file that was
@@ -160,7 +145,7 @@ impl Pending {
             }
             TargetError::Directory | TargetError::Exists => io::ErrorKind::IsADirectory.into(),
         })?;
-        make_directories(&target.path)?;
+        make_directories(directory(&target.path))?;
         // First: the file system may be full of them.
         target.remove_ended();
         let partial = create(&target)?;
@@ -304,26 +289,19 @@ fn led_to(path: &Path) -> PathBuf {
     at
 }
 
-fn make_directories(path: &Path) -> io::Result<()> {
-    let directory = directory(path);
+/// Makes a directory, and those that it is in.
+///
+/// # Errors
+/// If something else is there, or it cannot be made.
+pub fn make_directories(directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory).map_err(|error| match error.kind() {
         // What the system says of a file where a directory is wanted.
-        io::ErrorKind::AlreadyExists => of_directory(io::ErrorKind::NotADirectory.into(), directory),
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            let kind = io::ErrorKind::NotADirectory;
+            io::Error::new(kind, format!("{} is no directory", directory.display()))
+        }
         _ => error,
     })
-}
-
-/// Says of which directory the system means that it is not there, or none.
-fn of_directory(error: io::Error, directory: &Path) -> io::Error {
-    let (is_there, directory) = (directory.exists(), directory.display());
-    match error.kind() {
-        // Some that are there take no files, and the system says the same of them.
-        kind @ io::ErrorKind::NotFound if !is_there => {
-            io::Error::new(kind, format!("there is no directory {directory}; make it first"))
-        }
-        kind @ io::ErrorKind::NotADirectory => io::Error::new(kind, format!("{directory} is no directory")),
-        _ => error,
-    }
 }
 
 /// Removes what processes have left that were killed while they wrote `path`. Every later write of `path` does this too.

@@ -52,11 +52,8 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
         return Some(3);
     }
-    if let Some(error) = error.downcast_ref::<ekiden_plan::Error>() {
-        return Some(if matches!(error, ekiden_plan::Error::Usage { .. }) { 2 } else { 3 });
-    }
-    if let Some(error) = error.downcast_ref::<ekiden_relay::edit::EditError>() {
-        return Some(if matches!(error, ekiden_relay::edit::EditError::Usage { .. }) { 2 } else { 3 });
+    if error.is::<ekiden_plan::Error>() {
+        return Some(3);
     }
     if let Some(error) = error.downcast_ref::<ekiden_files::ConfigError>() {
         // As an address that cannot be had yet.
@@ -161,10 +158,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if let Some(error) = error.downcast_ref::<ekiden_measure::server::StartError>() {
         return Some(measure::server_code(error));
     }
-    if error.is::<measure::NoPeer>() {
-        return Some(2);
-    }
-    if error.is::<measure::Misconfigured>() || error.is::<measure::PlainPeer>() {
+    if error.is::<measure::Misconfigured>() || error.is::<measure::NoPeer>() || error.is::<measure::PlainPeer>() {
         return Some(3);
     }
     if error.is::<HostFailed>() {

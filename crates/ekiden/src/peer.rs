@@ -9,7 +9,6 @@ use ekiden_keys::Fingerprint;
 use ekiden_relay::edit::{self, IfPresent};
 use ekiden_relay::{Config, ConfigError, Listener, ListenerKind, Way};
 use ekiden_transport::Security;
-use ekiden_units::{AddressError, HostPort};
 use listing::Listing;
 
 use crate::out::{self, Width};
@@ -46,10 +45,8 @@ enum Action {
         #[arg(short, long, value_name = "FILE")]
         config: PathBuf,
         /// What routes call it.
-        #[arg(value_parser = edit::node_name)]
         name: String,
         /// Where its leg listener is: HOST:PORT.
-        #[arg(value_parser = address)]
         address: String,
         /// Of its key: sha256:…
         fingerprint: Fingerprint,
@@ -66,7 +63,6 @@ enum Action {
         #[arg(short, long, value_name = "NAME")]
         listener: Option<String>,
         /// What this node's log calls it.
-        #[arg(value_parser = edit::node_name)]
         name: String,
         /// Of its key: sha256:…
         fingerprint: Fingerprint,
@@ -132,11 +128,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             out::line(format_args!("{}: removed {}{TAKEN}", config.display(), removed.join(" and ")))
         }
     }
-}
-
-/// An address as it is written.
-fn address(text: &str) -> Result<String, AddressError> {
-    text.parse::<HostPort>().map(|_| text.into())
 }
 
 fn if_present(replace: bool) -> IfPresent {

@@ -150,8 +150,7 @@ fn what_is_no_address_is_refused_everywhere_with_the_same_words() {
     for place in PLACES {
         for (address, said) in wrong(place.takes) {
             let (code, error) = run(place, address);
-            // A flag, or a key of a file.
-            let expected = if place.arguments.contains(&"ADDRESS") { 2 } else { 3 };
+            let expected = if place.config.is_empty() { 2 } else { 3 };
             assert_eq!(code, Some(expected), "{}: {address}: {error}", place.name);
             assert!(error.contains(said), "{}: {address}: {error}", place.name);
         }

@@ -227,7 +227,7 @@ fn keys() -> Result<(), Failed> {
     let at = format!("city:{port}");
     let found = measured(folder.path(), &[&at, "-c", "island.toml", "--bytes", "1MB", "--json"])?;
     ensure(found["loads"][0]["bytes"] == 1_000_000, || format!("{found}"))?;
-    let unknown = failed(folder.path(), &["town", "-c", "island.toml"], 2)?;
+    let unknown = failed(folder.path(), &["town", "-c", "island.toml"], 3)?;
     contains(&unknown, "no peer is called 'town'; there are: city")
 }
 

@@ -121,7 +121,7 @@ fn ports_that_there_are_not_are_wrong_usage() {
         let said = failed(folder.path(), arguments, 2);
         assert!(said.contains("the port must be a number from 1 to 65535"), "{said}");
     }
-    let none = failed(folder.path(), &["client", "city", "-c", "node.toml"], 2);
+    let none = failed(folder.path(), &["client", "city", "-c", "node.toml"], 3);
     assert!(none.contains("no peer is called 'city'; it has no peers. For another server"), "{none}");
 }
 

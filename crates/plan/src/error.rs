@@ -19,32 +19,16 @@ pub enum Error {
     /// Something is missing, unknown, or cannot be.
     #[error("{place}: {reason}")]
     Wrong {
-        /// `FILE:LINE` or `FILE`.
+        /// `FILE:LINE`, `FILE` or a flag.
         place: String,
         /// The key, what is wrong with it, and what would be right.
         reason: String,
     },
-    /// The same, of the command line.
-    #[error("{place}: {reason}")]
-    Usage {
-        /// The flag, or [`COMMAND_LINE`].
-        place: String,
-        /// What is wrong with it, and what would be right.
-        reason: String,
-    },
 }
 
-/// Where something is missing that no file was given for.
-pub(crate) const COMMAND_LINE: &str = "the command line";
-
 impl Error {
-    /// [`Error::Wrong`], or [`Error::Usage`] if the place is one of the command line.
+    /// [`Error::Wrong`].
     pub(crate) fn wrong(place: impl Into<String>, reason: impl Into<String>) -> Self {
-        let (place, reason) = (place.into(), reason.into());
-        // A file whose name begins so is given as `./--name`.
-        match place.starts_with("--") || place == COMMAND_LINE {
-            true => Self::Usage { place, reason },
-            false => Self::Wrong { place, reason },
-        }
+        Self::Wrong { place: place.into(), reason: reason.into() }
     }
 }

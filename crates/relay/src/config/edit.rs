@@ -1,11 +1,10 @@
 //! Changes a configuration that people edit too: its comments and its order stay. The file is written only if a node would
 //! accept the result.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ekiden_files::{FileKind, Opened, without_mark, write_synced};
 use ekiden_keys::Fingerprint;
-use ekiden_relay_proto::leg::is_node_name;
 use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
 use super::raw::RawKind;
@@ -20,51 +19,6 @@ pub enum IfPresent {
     Replace,
 }
 
-/// Why a configuration was not changed: one line.
-#[derive(Debug, thiserror::Error)]
-pub enum EditError {
-    /// The configuration is wrong, or would be.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The configuration has nothing that is called so.
-    #[error("{}: {reason}", file.display())]
-    Usage {
-        /// The configuration.
-        file: PathBuf,
-        /// What is not there, and what is.
-        reason: String,
-    },
-}
-
-/// Why a change cannot be made.
-enum Refused {
-    Config(String),
-    Usage(String),
-}
-
-impl From<String> for Refused {
-    fn from(reason: String) -> Self {
-        Self::Config(reason)
-    }
-}
-
-impl From<&str> for Refused {
-    fn from(reason: &str) -> Self {
-        Self::Config(reason.into())
-    }
-}
-
-/// Reads a node's name, as routes and leg listeners call it.
-///
-/// # Errors
-/// If nodes cannot be called so.
-pub fn node_name(text: &str) -> Result<String, String> {
-    match is_node_name(text) {
-        true => Ok(text.into()),
-        false => Err("not a node name: 1 to 64 letters, digits, '-', '_' and '.'".into()),
-    }
-}
-
 /// Adds a peer, or changes one. Returns whether it was there.
 ///
 /// # Errors
@@ -76,7 +30,7 @@ pub fn add_peer(
     address: &str,
     fingerprint: Fingerprint,
     if_present: IfPresent,
-) -> Result<bool, EditError> {
+) -> Result<bool, ConfigError> {
     edit(file, Some(fingerprint), |document| {
         let peers = document.entry("peer").or_insert_with(|| {
             let mut all = Table::new();
@@ -85,9 +39,7 @@ pub fn add_peer(
         });
         let was_there = peers.get(name).is_some();
         if was_there && if_present == IfPresent::Refuse {
-            return Err(
-                format!("there is a [peer.{name}] already; --replace changes its address and fingerprint").into()
-            );
+            return Err(format!("there is a [peer.{name}] already; --replace changes its address and fingerprint"));
         }
         let peer = table(child(peers, name)?)?;
         set(peer, "address", address);
@@ -109,7 +61,7 @@ pub fn allow_node(
     name: &str,
     fingerprint: Fingerprint,
     if_present: IfPresent,
-) -> Result<(String, bool), EditError> {
+) -> Result<(String, bool), ConfigError> {
     edit(file, Some(fingerprint), |document| {
         let Some(listen) = document.get_mut("listen") else { return Err("there is no leg listener".into()) };
         let is_leg = |item: &Item| item.get("kind").and_then(Item::as_str) == Some(RawKind::Leg.word());
@@ -117,15 +69,15 @@ pub fn allow_node(
         let all: Vec<String> = all.collect();
         let chosen = match (listener, &all[..]) {
             (Some(name), _) if all.iter().any(|one| one == name) => name.to_owned(),
-            (Some(name), _) => return Err(Refused::Usage(format!("there is no leg listener [listen.{name}]"))),
+            (Some(name), _) => return Err(format!("there is no leg listener [listen.{name}]")),
             (None, [only]) => only.clone(),
             (None, []) => return Err("there is no leg listener".into()),
-            (None, _) => return Err(Refused::Usage(format!("say --listener: there are {}", all.join(", ")))),
+            (None, _) => return Err(format!("say --listener: there are {}", all.join(", "))),
         };
         let nodes = table(child(child(listen, &chosen)?, "nodes")?)?;
         let before = nodes.get(name).map(|before| before.as_str().unwrap_or_default());
         if let Some(before) = before.filter(|_| if_present == IfPresent::Refuse) {
-            return Err(format!("[listen.{chosen}] has a node '{name}' already: {before}; --replace changes it").into());
+            return Err(format!("[listen.{chosen}] has a node '{name}' already: {before}; --replace changes it"));
         }
         let was_there = before.is_some();
         set(nodes, name, &fingerprint.to_string());
@@ -138,7 +90,7 @@ pub fn allow_node(
 /// # Errors
 /// There is no such node, the file cannot be read, or a node would not accept the result, for example because a route still
 /// uses the removed one.
-pub fn remove_node(file: &Path, name: &str) -> Result<Vec<String>, EditError> {
+pub fn remove_node(file: &Path, name: &str) -> Result<Vec<String>, ConfigError> {
     edit(file, None, |document| {
         let mut removed = Vec::new();
         if let Some(peers) = document.get_mut("peer").and_then(Item::as_table_like_mut)
@@ -154,7 +106,7 @@ pub fn remove_node(file: &Path, name: &str) -> Result<Vec<String>, EditError> {
             }
         }
         match removed.is_empty() {
-            true => Err(Refused::Usage(format!("there is no [peer.{name}], and no leg listener has a node '{name}'"))),
+            true => Err(format!("there is no [peer.{name}], and no leg listener has a node '{name}'")),
             false => Ok(removed),
         }
     })
@@ -174,22 +126,17 @@ fn set(table: &mut dyn TableLike, key: &str, text: &str) {
 fn edit<T>(
     file: &Path,
     new: Option<Fingerprint>,
-    change: impl FnOnce(&mut DocumentMut) -> Result<T, Refused>,
-) -> Result<T, EditError> {
+    change: impl FnOnce(&mut DocumentMut) -> Result<T, String>,
+) -> Result<T, ConfigError> {
     let failed = |message: String| ConfigError::whole(file, message);
     let opened = ekiden_files::open(file, FileKind::Config).and_then(Opened::text_with_mark);
     let (before, form) = Form::take(&opened.map_err(|error| failed(error.to_string()))?);
     let mut document: DocumentMut = match before.parse() {
         Ok(document) => document,
         // The configuration's own reader also names the line.
-        Err(error) => {
-            return Err(Config::parse(&before, file).err().unwrap_or_else(|| failed(error.to_string())).into());
-        }
+        Err(error) => return Err(Config::parse(&before, file).err().unwrap_or_else(|| failed(error.to_string()))),
     };
-    let done = change(&mut document).map_err(|refused| match refused {
-        Refused::Config(reason) => failed(reason).into(),
-        Refused::Usage(reason) => EditError::Usage { file: file.into(), reason },
-    })?;
+    let done = change(&mut document).map_err(failed)?;
     let after = document.to_string();
     let config = Config::parse(&after, file)
         .map_err(|error| failed(format!("nothing is written, for it would be wrong: {}", error.reason)))?;
@@ -197,8 +144,7 @@ fn edit<T>(
     if let Some(own) = own.filter(|_| own == new) {
         return Err(failed(format!(
             "{own} is the key of this node itself: give the fingerprint that `ekiden keygen --show` prints on the other node"
-        ))
-        .into());
+        )));
     }
     write_synced(file, form.give(&after).as_bytes()).map_err(|error| failed(format!("cannot be written: {error}")))?;
     Ok(done)

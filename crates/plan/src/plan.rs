@@ -46,7 +46,7 @@ impl Plan {
                     .into(),
             );
         }
-        let chosen = choice::best(forecast.goodput_bit_s.value, &remedies);
+        let chosen = choice::best(forecast.goodput_bit_s.value, &remedies, choice::worth(path));
         notes.extend(unseen_loss(path, &forecast, chosen.map(|number| &remedies[number]), &mut forecaster));
         notes.extend(chosen.and_then(|number| of_neighbours(&remedies[number])));
         notes.extend(chosen.and_then(|number| of_kernels(&remedies[number])));

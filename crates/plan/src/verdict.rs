@@ -1,7 +1,7 @@
 //! The answer in a sentence.
 
 use crate::candidate::direct;
-use crate::{Carries, Limit, Path, Plan};
+use crate::{Carries, Limit, Path, Plan, choice};
 
 /// Below it, in seconds, a round trip is nothing that a proxy could shorten.
 const SHORT_S: f64 = 0.005;
@@ -31,6 +31,7 @@ pub fn verdict(plan: &Plan, path: &Path) -> String {
 
 fn why_nothing(plan: &Plan, path: &Path) -> String {
     let hop = direct(path, None);
+    let more = if choice::worth(path) > choice::WORTH { "a quarter" } else { "a tenth" };
     let payload = f64::from(ekiden_model::rounds::segment_bytes(hop.mtu)) / f64::from(hop.mtu);
     let part = 100.0 * plan.direct.goodput_bit_s.value / (payload * path.rate_bit_s.value);
     match plan.direct.limit {
@@ -44,8 +45,8 @@ fn why_nothing(plan: &Plan, path: &Path) -> String {
         _ if path.rtt_s.value < SHORT_S => {
             format!("a round trip of {:.1} ms is too short for proxies to make it much shorter", path.rtt_s.value * 1e3)
         }
-        _ if !path.sites.is_empty() => "no chain of these sites gives a tenth more than the direct path".into(),
-        limit => format!("{} is the limit, and no split of the path lifts it by a tenth", what(limit)),
+        _ if !path.sites.is_empty() => format!("no chain of these sites gives {more} more than the direct path"),
+        limit => format!("{} is the limit, and no split of the path lifts it by {more}", what(limit)),
     }
 }
 

@@ -101,8 +101,17 @@ fn nothing_helps_where_nothing_can() {
             "rtt = \"1ms\"\nrate = \"10Gbit/s\"\nbuffer = \"1MB\"\nloss = \"0\"\nwindow = \"1500B\"\nclient_window = \"1KiB\"\n",
             "",
         ),
+        (
+            // A queue of 12 segments, which bursts overflow: here one proxy carried less than the direct connection.
+            "rtt = \"38.3ms\"\nrate = \"32.8Mbit/s\"\nbuffer = \"18KB\"\nloss = \"0.0053%\"\nwindow = \"5327KiB\"\n",
+            "",
+        ),
     ] {
         let plan = plan(text);
+        if text.contains("18KB") {
+            assert_eq!(plan.chosen, None, "{}", plan.verdict);
+            assert!(plan.verdict.starts_with("Nothing helps here: "), "{}", plan.verdict);
+        }
         if !why.is_empty() {
             assert_eq!(plan.chosen, None, "{text}\n{}", plan.verdict);
             assert!(plan.verdict.starts_with("Nothing helps here: ") && plan.verdict.contains(why), "{}", plan.verdict);

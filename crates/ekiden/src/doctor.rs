@@ -223,11 +223,16 @@ impl Paths {
             }
             Err(error) => {
                 let reason = match (&error, &config.identity) {
-                    (ProbeError::OwnKey(_), Some(own)) => format!(
-                        "{error}, which is {print}; on {name}'s host: `ekiden peer allow -c FILE {own} {print}`",
-                        own = config.name,
-                        print = own.fingerprint(),
-                    ),
+                    (ProbeError::OwnKey(_), Some(own)) => {
+                        let (node, print) = (&config.name, own.fingerprint());
+                        let overlay = config.overlay.as_ref().filter(|overlay| overlay.members.contains_key(name));
+                        let remedy = match overlay.map(|overlay| overlay.etcd.as_ref()) {
+                            Some(Some(etcd)) => format!("`ekiden overlay admit {} {node} {print}`", etcd.overlay),
+                            Some(None) => format!("in {name}'s members file: `ekiden overlay join` makes the entry"),
+                            None => format!("on {name}'s host: `ekiden peer allow -c FILE {node} {print}`"),
+                        };
+                        format!("{error}, which is {print}; {remedy}")
+                    }
                     _ => error.to_string(),
                 };
                 self.failed.push(Failed { subject, reason, is_of_host: false });
@@ -246,7 +251,7 @@ impl Paths {
         let assumed = self.findings.iter().rposition(|finding| finding.subject.starts_with(SEGMENTS));
         let assumed = assumed.map(|at| self.findings.remove(at).found);
         let instead = assumed.map(|assumed| format!(", instead of {assumed}")).unwrap_or_default();
-        let found = format!("{limit} bytes at most pass{instead}");
+        let found = format!("{limit} bytes at most, TCP's options among them{instead}");
         self.add(format!("{SEGMENTS}{name}"), found, Verdict::Costs { what, remedy });
     }
 }
@@ -361,7 +366,10 @@ mod tests {
         let said: Vec<_> =
             paths.findings.iter().map(|finding| format!("{}: {}", finding.subject, finding.found)).collect();
         assert_eq!(said[0], format!("segments to 192.0.2.1:7000: {found}"));
-        assert_eq!(said[2], format!("segments to city: 1220 bytes at most pass, instead of {found}"));
+        assert_eq!(
+            said[2],
+            format!("segments to city: 1220 bytes at most, TCP's options among them, instead of {found}")
+        );
         assert_eq!(said.len(), 3);
     }
 }

@@ -161,12 +161,16 @@ fn a_line_that_was_not_written_whole_is_taken_out() {
     let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/lib");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("runs.jsonl");
-    let kept = || {
+    let run = || {
         let mut command = Command::new("python3");
         command.env("PYTHONPATH", &library).env("PYTHONDONTWRITEBYTECODE", "1").arg("-c");
         let output = command.arg("import lines, sys; print(lines.kept(sys.argv[1]))").arg(&file).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        (output.status.success(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let kept = || {
+        let (success, values, error) = run();
+        assert!(success, "{error}");
+        values
     };
     assert_eq!(kept(), "[]\n");
     for (content, values, left) in [
@@ -174,9 +178,17 @@ fn a_line_that_was_not_written_whole_is_taken_out() {
         ("{\"a\"", "[]\n", ""),
         ("{\"a\": 1}\n{\"b\": 2", "[{'a': 1}]\n", "{\"a\": 1}\n"),
         ("{\"a\": 1}\n{\"b\": 2}\n", "[{'a': 1}, {'b': 2}]\n", "{\"a\": 1}\n{\"b\": 2}\n"),
+        ("{\"a\": 1}\n\n{\"b\": 2}", "[{'a': 1}, {'b': 2}]\n", "{\"a\": 1}\n\n{\"b\": 2}\n"),
     ] {
         fs::write(&file, content).unwrap();
         assert_eq!(kept(), values, "{content}");
         assert_eq!(fs::read_to_string(&file).unwrap(), left);
+    }
+    // A file of something else.
+    for content in ["notes\n{\"b\": 2", "notes\nand more\n", "notes"] {
+        fs::write(&file, content).unwrap();
+        let (success, _, error) = run();
+        assert!(!success && error.contains("it is no file of this benchmark"), "{error}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), content);
     }
 }

@@ -461,22 +461,28 @@ fn many() -> Result<(), Failed> {
 
 /// The first step of a new user after the demo.
 fn readme() -> Result<(), Failed> {
-    let folder = folder()?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).ok_or("no root")?;
     let page = std::fs::read_to_string(root.join("README.md"))?;
     let rest = page.split_once("```sh measured\n").ok_or("README.md has no such example")?.1;
     let script = rest.split_once("```").ok_or("it has no end")?.0;
-    std::os::unix::fs::symlink(root.join("scenarios"), folder.path().join("scenarios"))?;
     let programs = Path::new(EKIDEN).parent().ok_or("no folder")?.display().to_string();
     let path = format!("{programs}:{}", std::env::var("PATH")?);
-    let shell = Command::new("sh")
-        .args(["-c", script])
-        .env("PATH", path)
-        .env("TMPDIR", folder.path())
-        .current_dir(folder.path())
-        .output()?;
-    ensure(shell.status.success(), || said(&shell))?;
-    let printed = String::from_utf8(shell.stdout.clone())?.replace('\n', " ");
+    let run = || -> Result<String, Failed> {
+        let folder = folder()?;
+        std::os::unix::fs::symlink(root.join("scenarios"), folder.path().join("scenarios"))?;
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).env("PATH", &path).env("TMPDIR", folder.path());
+        let shell = shell.current_dir(folder.path()).output()?;
+        ensure(shell.status.success(), || said(&shell))?;
+        Ok(String::from_utf8(shell.stdout)?.replace('\n', " "))
+    };
+    // An end that looked late sees less of the path, and says so. It has three tries.
+    let mut printed = run()?;
+    for _ in 0..2 {
+        if printed.contains("an end looked up to") {
+            printed = run()?;
+        }
+    }
     let (_, rest) = printed.split_once("2 proxies beside the hosts would give ").ok_or_else(|| printed.clone())?;
     let rate: f64 = rest.split(' ').next().unwrap_or_default().parse()?;
     // A line of 100 Mbit/s, as it was measured.

@@ -1,7 +1,6 @@
 //! In which order the exits near a destination are tried: by how near they are, but those that have led nowhere a short while ago come last.
 //!
-//! An exit says nothing also where its destination does not answer. So one that says nothing comes last for that destination, and for all
-//! only if it has said nothing to several and has answered nothing since.
+//! An exit says nothing also where its destination does not answer. So one that says nothing comes last for that destination alone.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +8,8 @@ use ekiden_units::Time;
 
 /// An exit that has led nowhere comes last for so long. Then one stream tries it.
 const LAST: Time = Time::secs(30);
-/// An exit that has said nothing to so many destinations, and has answered nothing since, is left for all.
-const SILENT_FOR_ALL: usize = 3;
 /// So many destinations are remembered of each exit.
-const DESTINATIONS_MOST: usize = 64;
+const DESTINATIONS_MOST: usize = 256;
 
 /// What streams have seen of exits that others can stand in for.
 #[derive(Debug, Default)]
@@ -20,10 +17,8 @@ pub struct Order(BTreeMap<String, Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Since when it comes last for all destinations.
-    left: Option<Time>,
-    /// When it last answered a stream.
-    answered: Option<Time>,
+    /// Since when it comes last for all destinations: no path led to it.
+    lost: Option<Time>,
     /// The destinations of which it has said nothing, and since when it comes last for each.
     silent: BTreeMap<String, Time>,
 }
@@ -31,34 +26,30 @@ struct Seen {
 impl Order {
     /// No path has led to an exit.
     pub fn lost(&mut self, exit: &str, now: Time) {
-        self.0.entry(exit.to_owned()).or_default().left = Some(now);
+        self.0.entry(exit.to_owned()).or_default().lost = Some(now);
     }
 
-    /// An exit has said nothing of a stream to `destination`, which another exit has reached meanwhile. It was asked for that at `asked`.
-    pub fn silent(&mut self, exit: &str, destination: &str, asked: Time, now: Time) {
-        let seen = self.0.entry(exit.to_owned()).or_default();
-        seen.silent.insert(destination.to_owned(), now);
-        if seen.silent.len() > DESTINATIONS_MOST
-            && let Some(oldest) = seen.silent.iter().min_by_key(|(_, at)| **at).map(|(to, _)| to.clone())
+    /// An exit has said nothing of a stream to `destination`, and another exit has opened it meanwhile.
+    pub fn silent(&mut self, exit: &str, destination: &str, now: Time) {
+        let silent = &mut self.0.entry(exit.to_owned()).or_default().silent;
+        silent.insert(destination.to_owned(), now);
+        if silent.len() > DESTINATIONS_MOST
+            && let Some(oldest) = silent.iter().min_by_key(|(_, at)| **at).map(|(to, _)| to.clone())
         {
-            seen.silent.remove(&oldest);
-        }
-        let answered = seen.answered;
-        let counts = |at: &&Time| now.since(**at) < LAST && answered.is_none_or(|answered| **at > answered);
-        let is_mute = answered.is_none_or(|answered| asked > answered);
-        if is_mute && seen.silent.values().filter(counts).count() >= SILENT_FOR_ALL {
-            seen.left = Some(now);
+            silent.remove(&oldest);
         }
     }
 
-    /// An exit has answered a stream to `destination`: it has opened it, or has said why not.
-    pub fn answered(&mut self, exit: &str, destination: &str, now: Time) {
-        let seen = self.0.entry(exit.to_owned()).or_default();
-        seen.silent.remove(destination);
-        (seen.left, seen.answered) = (None, Some(now));
+    /// An exit has opened a stream to `destination`.
+    pub fn opened(&mut self, exit: &str, destination: &str) {
+        if let Some(seen) = self.0.get_mut(exit) {
+            seen.silent.remove(destination);
+            seen.lost = None;
+        }
     }
 
-    /// Puts those that have led nowhere, or not to `destination`, behind the others. Once in a while a stream has the old order.
+    /// Puts those that cannot be reached, or have said nothing of `destination`, behind the others. Once in a while a stream has the old
+    /// order.
     pub fn sort(&mut self, exits: &mut [&str], destination: &str, now: Time) {
         if exits.len() < 2 {
             return;
@@ -73,7 +64,7 @@ impl Order {
                 }
                 is_last
             };
-            let for_all = seen.left.as_mut().is_some_and(is_last);
+            let for_all = seen.lost.as_mut().is_some_and(is_last);
             let for_this = seen.silent.get_mut(destination).is_some_and(is_last);
             for_all || for_this
         });
@@ -104,7 +95,7 @@ mod tests {
         assert_eq!(sorted(&mut order, "x", 31), "ab");
         // It is tried just now.
         assert_eq!(sorted(&mut order, "y", 31), "ba");
-        order.answered("a", "x", Time::secs(32));
+        order.opened("a", "x");
         assert_eq!(sorted(&mut order, "y", 32), "ab");
         order.lost("a", Time::secs(40));
         order.retain(|exit| exit != "a");
@@ -112,47 +103,28 @@ mod tests {
     }
 
     #[test]
-    fn an_exit_that_says_nothing_of_one_destination_comes_last_for_that_one_alone() {
+    fn an_exit_that_says_nothing_of_a_destination_comes_last_for_that_one_alone() {
         let mut order = Order::default();
-        order.silent("a", "x", Time::secs(1), Time::secs(3));
+        for to in ["v", "w", "x"] {
+            order.silent("a", to, Time::secs(3));
+        }
         assert_eq!(sorted(&mut order, "x", 3), "ba");
         assert_eq!(sorted(&mut order, "y", 3), "ab");
         assert_eq!(sorted(&mut order, "x", 33), "ab");
-        order.answered("a", "x", Time::secs(34));
+        assert_eq!(sorted(&mut order, "x", 34), "ba", "it is tried just now");
+        order.opened("a", "x");
         assert_eq!(sorted(&mut order, "x", 34), "ab");
-    }
-
-    #[test]
-    fn an_exit_that_says_nothing_at_all_comes_last_for_all() {
-        let mut order = Order::default();
-        let silent = |order: &mut Order, destinations: &[&str], asked| {
-            destinations.iter().for_each(|to| order.silent("a", to, Time::secs(asked), Time::secs(asked + 2)));
-        };
-        silent(&mut order, &["x", "y"], 1);
-        assert_eq!(sorted(&mut order, "w", 4), "ab");
-        silent(&mut order, &["z"], 2);
-        assert_eq!(sorted(&mut order, "w", 4), "ba");
-
-        // One that answers others is well.
-        let mut order = Order::default();
-        silent(&mut order, &["x", "y"], 1);
-        order.answered("a", "v", Time::secs(5));
-        silent(&mut order, &["z", "u"], 6);
-        assert_eq!(sorted(&mut order, "w", 8), "ab");
-        // It has answered after it was asked for this one.
-        order.answered("a", "v", Time::secs(9));
-        silent(&mut order, &["x", "y", "t"], 8);
-        assert_eq!(sorted(&mut order, "w", 10), "ab");
-        silent(&mut order, &["x", "y", "t"], 10);
-        assert_eq!(sorted(&mut order, "w", 12), "ba");
+        assert_eq!(sorted(&mut order, "w", 32), "ba");
     }
 
     #[test]
     fn destinations_are_remembered_within_bounds() {
         let mut order = Order::default();
         for number in 0..2 * DESTINATIONS_MOST as u64 {
-            order.silent("a", &number.to_string(), Time::secs(number), Time::secs(number));
+            order.silent("a", &number.to_string(), Time::secs(number));
         }
         assert_eq!(order.0["a"].silent.len(), DESTINATIONS_MOST);
+        order.opened("nobody", "x");
+        assert_eq!(order.0.len(), 1);
     }
 }

@@ -275,16 +275,15 @@ impl Overlay {
         self.lock().order.lost(exit, now);
     }
 
-    /// An exit that was asked for a stream so long ago has said nothing, and another one has reached its destination.
-    pub fn exit_silent(&self, exit: &str, destination: &str, asked: Duration) {
+    /// An exit has said nothing of a stream, and another one has opened it meanwhile.
+    pub fn exit_silent(&self, exit: &str, destination: &str) {
         let now = self.now();
-        self.lock().order.silent(exit, destination, now.since(asked.into()), now);
+        self.lock().order.silent(exit, destination, now);
     }
 
-    /// An exit that others can stand in for has answered a stream.
-    pub fn exit_answered(&self, exit: &str, destination: &str) {
-        let now = self.now();
-        self.lock().order.answered(exit, destination, now);
+    /// An exit that others can stand in for has opened a stream.
+    pub fn exit_opened(&self, exit: &str, destination: &str) {
+        self.lock().order.opened(exit, destination);
     }
 
     /// Puts nodes that have led nowhere behind the others that may stand in for them.

@@ -2,7 +2,7 @@
 //! are not resumed, and no data is sent before the handshake ends.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ekiden_keys::{Fingerprint, Identity};
 use indexmap::IndexMap;
@@ -44,26 +44,53 @@ pub enum PeerKeyError {
 }
 
 /// The TLS settings that all sessions with a peer, or of a listener, share. They are made for the first session, from the keys
-/// beside this in the configuration. So they do not count when configurations are compared: any two are equal.
+/// beside this in the configuration, and anew when these have changed: nodes of an overlay come and go. So they do not count when
+/// configurations are compared: any two are equal.
 #[derive(Clone, Default)]
 pub struct Prepared(Arc<Common>);
 
 #[derive(Default)]
 struct Common {
-    client: OnceLock<Arc<ClientConfig>>,
-    server: OnceLock<Arc<ServerConfig>>,
+    client: Made<ClientConfig>,
+    server: Made<ServerConfig>,
+}
+
+/// Settings, and the keys for which they were made: this node's own, and those that the other node may have.
+struct Made<T>(Mutex<Option<Keyed<T>>>);
+type Keyed<T> = (Fingerprint, Vec<Fingerprint>, Arc<T>);
+
+impl<T> Default for Made<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Made<T> {
+    fn get<'a>(
+        &self,
+        identity: &Identity,
+        keys: impl Iterator<Item = &'a Fingerprint> + Clone,
+        make: impl FnOnce(Vec<Fingerprint>) -> Result<T, Error>,
+    ) -> Result<Arc<T>, Error> {
+        let own = identity.fingerprint();
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((before, others, config)) = &*made
+            && *before == own
+            && others.iter().eq(keys.clone())
+        {
+            return Ok(config.clone());
+        }
+        let keys: Vec<_> = keys.copied().collect();
+        let config = Arc::new(make(keys.clone())?);
+        *made = Some((own, keys, config.clone()));
+        Ok(config)
+    }
 }
 
 impl Prepared {
     /// A session with the node that was dialled, which must have the `pinned` key.
     pub fn dial(&self, identity: &Identity, pinned: Option<Fingerprint>) -> Result<Session, Error> {
-        let config = match self.0.client.get() {
-            Some(config) => config.clone(),
-            None => {
-                let fresh = Arc::new(client(identity, pinned)?);
-                self.0.client.get_or_init(|| fresh).clone()
-            }
-        };
+        let config = self.0.client.get(identity, pinned.iter(), |_| client(identity, pinned))?;
         // TLS asks for a server's name. It has no meaning here, because nodes are known by their keys.
         let name = ServerName::try_from("ekiden").map_err(|_| Error::General("the name of a node".into()))?;
         Ok(Session::client(UnbufferedClientConnection::new(config, name)?))
@@ -71,13 +98,7 @@ impl Prepared {
 
     /// A session with a node that has connected, which must have one of the keys in `nodes`.
     pub fn accept(&self, identity: &Identity, nodes: &IndexMap<String, Fingerprint>) -> Result<Session, Error> {
-        let config = match self.0.server.get() {
-            Some(config) => config.clone(),
-            None => {
-                let fresh = Arc::new(server(identity, nodes)?);
-                self.0.server.get_or_init(|| fresh).clone()
-            }
-        };
+        let config = self.0.server.get(identity, nodes.values(), |allowed| server(identity, allowed))?;
         Ok(Session::server(UnbufferedServerConnection::new(config)?))
     }
 }
@@ -108,9 +129,8 @@ fn client(identity: &Identity, pinned: Option<Fingerprint>) -> Result<ClientConf
     Ok(config)
 }
 
-fn server(identity: &Identity, nodes: &IndexMap<String, Fingerprint>) -> Result<ServerConfig, Error> {
+fn server(identity: &Identity, allowed: Vec<Fingerprint>) -> Result<ServerConfig, Error> {
     let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
-    let allowed = nodes.values().copied().collect();
     let mut config = builder
         .with_client_cert_verifier(Arc::new(Allowed(allowed)))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.key())));
@@ -248,17 +268,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_sessions_have_in_common_is_made_once() {
+    fn what_sessions_have_in_common_is_made_once_for_the_same_keys() {
         let directory = tempfile::tempdir().unwrap();
         let identity = Identity::generate(&directory.path().join("key.pem")).unwrap();
-        let (prepared, nodes) = (Prepared::default(), IndexMap::new());
-        let used = || {
-            prepared.dial(&identity, None).unwrap();
-            prepared.clone().accept(&identity, &nodes).unwrap();
-            (prepared.0.client.get().map(Arc::as_ptr), prepared.0.server.get().map(Arc::as_ptr))
+        let prepared = Prepared::default();
+        fn made<T>(of: &Made<T>) -> Option<Arc<T>> {
+            of.0.lock().unwrap().as_ref().map(|(.., made)| made.clone())
+        }
+        let is_as_before = |pinned, nodes: &IndexMap<String, Fingerprint>| {
+            let before = (made(&prepared.0.client), made(&prepared.0.server));
+            prepared.dial(&identity, pinned).unwrap();
+            prepared.clone().accept(&identity, nodes).unwrap();
+            let after = (made(&prepared.0.client).unwrap(), made(&prepared.0.server).unwrap());
+            (
+                before.0.is_some_and(|before| Arc::ptr_eq(&before, &after.0)),
+                before.1.is_some_and(|before| Arc::ptr_eq(&before, &after.1)),
+            )
         };
-        let first = used();
-        assert!(first.0.is_some() && first.1.is_some());
-        assert_eq!(used(), first);
+        let (none, some) = (IndexMap::new(), IndexMap::from([("a".to_owned(), identity.fingerprint())]));
+        assert_eq!(is_as_before(None, &none), (false, false));
+        assert_eq!(is_as_before(None, &none), (true, true));
+        assert_eq!(is_as_before(None, &some), (true, false));
+        assert_eq!(is_as_before(Some(identity.fingerprint()), &some), (false, true));
+        assert_eq!(is_as_before(Some(identity.fingerprint()), &none), (true, false));
     }
 }

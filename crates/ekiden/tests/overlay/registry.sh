@@ -12,7 +12,7 @@ id=$("$EKIDEN" overlay init blue --etcd $etcd)
 [ "$("$EKIDEN" overlay init blue --etcd $etcd)" = "$id" ] || fail "an overlay that is there gets another id"
 
 port=7000
-for node in a b c; do
+for node in a b c d; do
   port=$((port + 1))
   "$EKIDEN" keygen $node.key > $node.print
   cat > $node.toml <<T
@@ -99,6 +99,26 @@ fetch a.toml
 # The doctor looks at etcd and at the members.
 code=0; "$EKIDEN" doctor -c a.toml --rate 1Mbit/s > found 2> said || code=$?
 grep -q "etcd at $etcd: etcd 3" found && grep -q "handshake with c: it has the key" found && ! grep -q FAILS found || fail "the doctor: $code, $(cat found said)"
+
+# One that joins later, or has another key, is let in by those that have had connections already.
+let_in() {
+  "$EKIDEN" doctor -c d.toml --rate 1Mbit/s > found 2> said || true
+  grep -q "handshake with a: it has the key" found && grep -q "handshake with c: it has the key" found
+}
+admit d > /dev/null; start d
+await 20 has a abcd; await 20 has c abcd; await 20 has d abcd
+await 10 let_in
+kill $pid_d; wait $pid_d || true
+rm d.key; "$EKIDEN" keygen d.key > d.print
+admit d --replace > /dev/null; start d
+await 20 has a abcd; await 20 has c abcd; await 20 has d abcd
+await 10 let_in
+# One that is taken out is told that its key is not taken.
+"$EKIDEN" overlay expel blue --etcd $etcd d > /dev/null
+await 10 has a abc; await 10 has c abc
+"$EKIDEN" doctor -c d.toml --rate 1Mbit/s > found 2> said || true
+grep -q "a: it does not take this node's key" found || fail "what a node that is taken out is told: $(cat found said)"
+kill $pid_d; wait $pid_d || true
 
 # etcd is killed while a stream runs: that goes on, new ones are opened, and the members stay.
 curl -fsS --limit-rate 2M -x http://127.0.0.1:8001 -o slow http://127.0.0.1:8000/data & running=$!

@@ -155,7 +155,9 @@ impl Acceptor {
 /// Lets no connection begin on `socket` from now on.
 pub fn ignore_new(socket: &TcpListener) {
     if let Err(error) = steer::ignore_new(socket) {
-        tracing::debug!("connections that begin now may be reset: {error}");
+        tracing::info!(
+            "connections that begin now may be refused until another process listens: this kernel takes no packet filter from a process without privileges: {error}"
+        );
     }
 }
 

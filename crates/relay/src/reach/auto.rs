@@ -19,8 +19,10 @@ use crate::peer::Early;
 use crate::shared::Node;
 use crate::shared::turns::Turn;
 
-/// So many paths, or exits, are tried beside each other: where that many say nothing, it is the destination that does not answer.
-pub const BESIDE: usize = 3;
+/// So many paths are tried beside each other: where that many say nothing, it is the destination that does not answer.
+const BESIDE: usize = 3;
+/// And so many to an exit where others may be tried beside it.
+const BESIDE_OTHERS: usize = 2;
 
 /// How long a path has for its answer, besides four round trips, until the next one is tried beside it, where it is still to be seen that it
 /// delivers. RFC 8305 §5 lets a Connection Attempt Delay be 100 ms to 2 s.
@@ -32,15 +34,15 @@ const SEEN: Duration = Duration::from_millis(500);
 pub type Sent = OnceLock<Instant>;
 
 /// Reaches a destination by the node `near` it, or from here: on the first of the paths to that one that comes about. Where there are
-/// several, only early payload that may arrive twice is sent before that. It waits for half as long where another node is near it, too, and
-/// says in `beside` when it was first sent.
+/// several, only early payload that may arrive twice is sent before that. Where others are near it, too, it
+/// waits for half as long, and sets `sent` when it is first sent.
 pub async fn reach_at(
     node: &Node,
     auto: &Auto,
     near: Option<&str>,
     to: Destination<'_>,
     early: Early<'_>,
-    beside: Option<&Sent>,
+    sent: Option<&Sent>,
 ) -> Result<Upstream, Failure> {
     let config = node.config();
     let own = config.name.as_str();
@@ -67,17 +69,18 @@ pub async fn reach_at(
     let (_, class) = config.classes.get(to.class.unwrap_or(BULK));
     let (paths, is_own) = node.overlay.paths(overlay, auto, class.kind, near);
     if let [only] = &paths[..] {
-        return on_path(node, only.clone(), None, to, early, (&Asked::default(), beside)).await;
+        return on_path(node, only.clone(), None, to, early, (&Asked::default(), sent)).await;
     }
     let again = match early {
         Early::Repeatable(bytes) => Some(bytes),
         _ => None,
     };
     let rest = paths.into_iter().rev().collect();
-    let limit = config.limits.connect;
-    let (pause, pauses) = (limit / TRIED as u32, if beside.is_some() { TRIED } else { 2 * TRIED } as u32);
+    let (limit, has_others) = (config.limits.connect, sent.is_some());
+    let (pause, pauses) = (limit / TRIED as u32, if has_others { TRIED } else { 2 * TRIED } as u32);
+    let most = if has_others { BESIDE_OTHERS } else { BESIDE };
     let (tried, first, said) = Default::default();
-    Search { node, near, to, again, beside, pause, pauses, rest, is_own, tried, first, said }.run().await
+    Search { node, near, to, again, sent, most, pause, pauses, rest, is_own, tried, first, said }.run().await
 }
 
 /// Paths to a destination, tried one after the other, and beside each other where one does not answer.
@@ -87,8 +90,10 @@ struct Search<'a> {
     to: Destination<'a>,
     /// Early payload that may arrive twice.
     again: Option<&'a [u8]>,
-    /// When it is first sent, for whoever tries another exit beside it.
-    beside: Option<&'a Sent>,
+    /// When it was first sent, for whoever tries another exit beside it.
+    sent: Option<&'a Sent>,
+    /// So many are tried beside each other.
+    most: usize,
     /// How long a path has for its answer at most, until the next one is tried beside it: a part of `limits.connect`.
     pause: Duration,
     /// For so many of these it waits in all.
@@ -141,7 +146,7 @@ impl Search<'_> {
             let next = Instant::now() + self.tried.last().map_or(self.pause, |last| last.pause);
             // Until the next path is to be tried.
             loop {
-                let is_last = self.rest.is_empty() || self.tried.len() == BESIDE;
+                let is_last = self.rest.is_empty() || self.tried.len() == self.most;
                 let (Attempt { taken, asked, .. }, reached) = tokio::select! {
                     biased;
                     answered = answer(&mut self.tried) => answered,
@@ -216,12 +221,11 @@ impl Search<'_> {
 
     /// Begins to try a path: with a turn, or when it is the stream's.
     fn begin(&mut self, taken: Arc<Taken>, turn: Option<Turn>) {
-        let (node, to, again, beside, asked) =
-            (self.node, self.to, self.again, self.beside, Arc::new(Asked::default()));
+        let (node, to, again, sent, asked) = (self.node, self.to, self.again, self.sent, Arc::new(Asked::default()));
         let (of, at) = (taken.clone(), asked.clone());
         node.overlay.tries(&taken);
         let early = again.map_or(Early::Nothing, Early::Repeatable);
-        let reached = Box::pin(async move { on_path(node, of, turn, to, early, (&at, beside)).await });
+        let reached = Box::pin(async move { on_path(node, of, turn, to, early, (&at, sent)).await });
         let pause = match node.overlay.is_on_trial(&taken) {
             true => self.pause.min(ON_TRIAL + Duration::from(taken.rtt) * 4),
             false => self.pause,
@@ -266,15 +270,15 @@ async fn answer<'a>(tried: &mut Vec<Attempt<'a>>) -> (Attempt<'a>, Result<Upstre
     (tried.remove(place), reached)
 }
 
-/// Reaches a destination on this path, when it is the stream's turn, if it has none yet: `asked` is when that is, and `beside` if it is the
-/// first.
+/// Reaches a destination on this path, when it is the stream's turn, if it has none yet: `asked` is when that is, and `sent` when it
+/// was the first time.
 async fn on_path(
     node: &Node,
     taken: Arc<Taken>,
     has_turn: Option<Turn>,
     to: Destination<'_>,
     early: Early<'_>,
-    (asked, beside): (&Asked, Option<&Sent>),
+    (asked, sent): (&Asked, Option<&Sent>),
 ) -> Result<Upstream, Failure> {
     let turn = match has_turn {
         Some(turn) => turn,
@@ -283,7 +287,7 @@ async fn on_path(
     let name = (!taken.path.relays().is_empty()).then(new_id).flatten();
     let id = name.map(|name| name.towards(to.target));
     let _ = asked.set((Instant::now(), id));
-    let _ = beside.map(|sent| sent.set(Instant::now()));
+    let _ = sent.map(|sent| sent.set(Instant::now()));
     let reached = reach_via(node, &taken.path.0, to.called(name.as_ref().map(|name| &name.0)), early).await?;
     Ok(Upstream { taken: Some(taken), id, turn, ..reached })
 }

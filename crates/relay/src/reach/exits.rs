@@ -10,8 +10,9 @@ use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::first_of;
 use tokio::time::{sleep, sleep_until};
 
-use super::auto::{BESIDE, Sent, is_of_a_node, reach_at};
+use super::auto::{Sent, is_of_a_node, reach_at};
 use super::{Destination, Upstream};
+use crate::config::classes::BULK;
 use crate::config::route::Auto;
 use crate::peer::Early;
 use crate::shared::Node;
@@ -26,98 +27,119 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
         }
         None => Vec::new(),
     };
+    let Some(&nearest) = exits.first() else { return reach_at(node, auto, None, to, early, None).await };
     // The nearest decides whether the route lets the stream go. The others stand in for it.
-    let may_stand_in = |exit: &&str| config.overlay.as_ref().is_some_and(|overlay| overlay.may_be_exit(exit, auto));
-    let mut behind = exits.split_off(exits.len().min(1));
-    behind.retain(may_stand_in);
-    exits.extend(behind);
-    if exits.len() < 2 {
-        return reach_at(node, auto, exits.first().copied(), to, early, None).await;
+    let may_be_exit = |exit: &&str| config.overlay.as_ref().is_some_and(|overlay| overlay.may_be_exit(exit, auto));
+    let is_refused = nearest != config.name && !may_be_exit(&nearest);
+    exits.retain(|exit| *exit == nearest || !is_refused && may_be_exit(exit));
+    if exits.len() == 1 {
+        return reach_at(node, auto, Some(nearest), to, early, None).await;
     }
     let destination = to.target.to_string();
     node.overlay.sort_exits(&mut exits, &destination);
     exits.reverse();
     let pause = config.limits.connect / TRIED as u32;
+    // A stream of a class that has so many takes one place.
+    let may_be_beside = config.classes.get(to.class.unwrap_or(BULK)).1.streams.is_none();
     let (tried, said, until) = Default::default();
-    Exits { node, auto, to, destination, early: Some(early), pause, rest: exits, tried, said, until }.run().await
+    let early = Some(early);
+    Exits { node, auto, to, destination, nearest, early, pause, may_be_beside, rest: exits, tried, said, until }
+        .run()
+        .await
 }
 
-/// The nodes near a destination, tried one after the other, and beside each other where one says nothing.
+/// The nodes near a destination, tried one after the other, and another one beside one that says nothing.
 struct Exits<'a> {
     node: &'a Node,
     auto: &'a Auto,
     to: Destination<'a>,
     destination: String,
+    /// The one whose word of the destination counts. What another refuses, this one may not.
+    nearest: &'a str,
     early: Option<Early<'a>>,
     /// How long one has for its answer, until the next one is tried beside it.
     pause: Duration,
+    may_be_beside: bool,
     /// Those that are still to be tried, the last first.
     rest: Vec<&'a str>,
     tried: Vec<Attempt<'a>>,
     /// What is said if none leads there ...
     said: Option<Failure>,
-    /// ... and when.
+    /// ... and when, if not as soon as all have failed.
     until: Option<Instant>,
 }
 
 /// An exit that is tried.
 struct Attempt<'a> {
     exit: &'a str,
-    /// Whether the others stand in for it.
-    is_first: bool,
     sent: Arc<Sent>,
     reached: Pin<Box<dyn Future<Output = Result<Upstream, Failure>> + Send + 'a>>,
 }
 
 impl<'a> Exits<'a> {
-    /// Until one has led there, the first has refused, or all have failed.
+    /// Until one has led there, the nearest has refused, or all have failed.
     async fn run(mut self) -> Result<Upstream, Failure> {
-        self.begin(true);
+        self.begin();
         while let Some(last) = self.tried.last() {
             let (sent, until, pause) = (last.sent.clone(), self.until, self.pause);
-            let has_next = !self.rest.is_empty() && self.tried.len() < BESIDE;
-            let (attempt, reached) = tokio::select! {
+            let has_next = !self.rest.is_empty() && self.may_be_beside;
+            let (Attempt { exit, .. }, reached) = tokio::select! {
                 biased;
                 answered = answer(&mut self.tried) => answered,
                 () = passed(until) => break,
                 () = says_nothing(&sent, pause), if has_next => {
-                    self.begin(false);
+                    self.begin_beside();
                     continue;
                 }
             };
             let failure = match reached {
                 Ok(reached) => {
-                    self.has_answered(attempt.exit);
+                    self.opened(exit);
                     return Ok(reached);
                 }
                 Err(failure) => failure,
             };
-            if is_unreachable(self.node, attempt.exit, &failure) {
-                self.log_next(attempt.exit, &failure);
-                self.node.overlay.exit_lost(attempt.exit);
+            if is_unreachable(self.node, exit, &failure) {
+                self.log_next(exit, &failure);
+                self.node.overlay.exit_lost(exit);
                 self.said.get_or_insert(failure);
-                self.begin(false);
+                self.begin();
                 continue;
             }
-            let is_word = |said: &Failure| said.code != FailureCode::TimedOut && !is_of_a_node(said);
-            if is_word(&failure) {
-                self.has_answered(attempt.exit);
-            }
-            if attempt.is_first && failure.code != FailureCode::TimedOut {
+            let (is_nearest, is_late) = (exit == self.nearest, failure.code == FailureCode::TimedOut);
+            if is_nearest && !is_late {
                 return Err(failure);
             }
-            // It is the destination that is silent, or refuses, unless one of the others says something else soon.
-            if is_word(&failure) || !self.said.as_ref().is_some_and(is_word) {
+            let is_refused = |failure: &Failure| failure.code == FailureCode::Refused;
+            if is_late && is_nearest || is_refused(&failure) {
+                // The destination is silent, or refuses. Another one that is asked has a little time yet.
+                self.until.get_or_insert(Instant::now() + self.pause);
+            } else if self.tried.is_empty() {
+                self.begin();
+            }
+            // What others than the nearest say may be of themselves alone.
+            let counts =
+                |said: &Failure| is_refused(&failure) || !is_refused(said) && (is_nearest || is_of_a_node(said));
+            if self.said.as_ref().is_none_or(counts) {
                 self.said = Some(failure);
             }
-            self.until.get_or_insert(Instant::now() + self.pause);
         }
         let nothing = || Failure::new(FailureCode::NodeUnreachable, "no node near the destination leads there");
         Err(self.said.unwrap_or_else(nothing))
     }
 
+    /// Begins to try the next one beside the nearest of those that are tried. Any other has had its time.
+    fn begin_beside(&mut self) {
+        if self.tried.len() > 1
+            && let Some(other) = self.tried.iter().position(|other| other.exit != self.nearest)
+        {
+            self.tried.remove(other);
+        }
+        self.begin();
+    }
+
     /// Begins to try the next one, if any is left. One that is the only one has all early payload, the others what may arrive twice.
-    fn begin(&mut self, is_first: bool) {
+    fn begin(&mut self) {
         let Some(exit) = self.rest.pop() else { return };
         let is_only = self.rest.is_empty() && self.tried.is_empty();
         let early = match &self.early {
@@ -126,29 +148,27 @@ impl<'a> Exits<'a> {
             _ => Early::Nothing,
         };
         let (node, auto, to, sent) = (self.node, self.auto, self.to, Arc::new(Sent::new()));
+        if exit == node.config().name && exit != self.nearest {
+            let _ = sent.set(Instant::now());
+        }
         let at = sent.clone();
-        let reached = Box::pin(async move {
-            let beside = (!is_only).then_some(&*at);
-            reach_at(node, auto, Some(exit), to, early, beside).await
-        });
-        self.tried.push(Attempt { exit, is_first, sent, reached });
+        let reached =
+            Box::pin(async move { reach_at(node, auto, Some(exit), to, early, (!is_only).then_some(&*at)).await });
+        self.tried.push(Attempt { exit, sent, reached });
     }
 
-    /// An exit has led there, or has said why not. Others that had their time and said nothing come last for a while.
-    fn has_answered(&self, exit: &str) {
+    /// An exit has led there. Another one that had its time and said nothing comes last for this destination.
+    fn opened(&self, exit: &str) {
         let (overlay, to) = (&self.node.overlay, &self.destination);
-        overlay.exit_answered(exit, to);
-        for other in &self.tried {
-            let Some(sent) = other.sent.get().map(Instant::elapsed).filter(|sent| *sent >= self.pause) else {
-                continue;
-            };
-            overlay.exit_silent(other.exit, to, sent);
-            let silent = other.exit;
+        overlay.exit_opened(exit, to);
+        let is_late = |other: &&Attempt<'_>| other.sent.get().is_some_and(|sent| sent.elapsed() >= self.pause);
+        for Attempt { exit: silent, .. } in self.tried.iter().filter(is_late) {
+            overlay.exit_silent(silent, to);
             let line = match self.node.config().log_addresses {
-                true => format!("node {silent} has said nothing of {to} so far, which node {exit} has answered for"),
-                false => {
-                    format!("node {silent} has said nothing so far of a destination that node {exit} has answered for")
+                true => {
+                    format!("node {exit} has reached {to}, of which node {silent} says nothing; it comes last there")
                 }
+                false => format!("node {exit} has reached a destination of which node {silent} says nothing"),
             };
             self.node.lines.info("exit", silent, format_args!("{line}"));
         }

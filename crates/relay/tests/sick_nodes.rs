@@ -337,7 +337,7 @@ fn a_node_that_answers_questions_and_opens_nothing_costs_time_and_no_stream() {
 #[test]
 fn a_refusal_that_a_node_in_between_makes_up_is_not_told_to_the_client() {
     let (overlay, given) = beside_a_sick_one(Sickness::Refuses, None, "interactive");
-    let (counts, _) = clients(&overlay, echo(), Duration::from_secs(2));
+    let (counts, _) = clients(&overlay, echo(), Duration::from_secs(5));
     assert!(counts.iter().all(|[got, lost]| *got > 5 && *lost == 0), "{counts:?}");
     assert!(given.load(Ordering::Relaxed) <= 2, "{given:?}");
     // One of the destination is, whoever says so.

@@ -284,6 +284,20 @@ fn what_a_node_that_stands_in_forbids_is_told_to_nobody() {
 }
 
 #[test]
+fn a_node_that_does_not_take_the_key_is_stood_in_for() {
+    let route = "most_relays = 0";
+    let mut overlay = with_second_nearest(Overlay::new(3, here, route), route);
+    // b knows c and itself.
+    drop(overlay.nodes[1].take());
+    let members = overlay.members(|_| None);
+    let from = members.find(&format!("[node.{}]", overlay.name(1))).unwrap();
+    std::fs::write(overlay.folder.join("1.members"), &members[from..]).unwrap();
+    overlay.nodes[1] = Some(overlay.start(1, ""));
+    let echo = echo();
+    assert!((0..3).all(|_| is_served(&overlay, echo)));
+}
+
+#[test]
 fn a_destination_that_does_not_answer_is_told_in_time_and_demotes_no_exit() {
     let route = "class = \"interactive\"\n[limits]\nconnect = \"2s\"";
     let overlay = with_second_nearest(Overlay::new(3, here, route), route);

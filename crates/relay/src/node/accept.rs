@@ -6,8 +6,8 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream as StdStream};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use ekiden_net::socket::{Listening, has_waiting};
@@ -155,9 +155,12 @@ impl Acceptor {
 /// Lets no connection begin on `socket` from now on.
 pub fn ignore_new(socket: &TcpListener) {
     if let Err(error) = steer::ignore_new(socket) {
-        tracing::info!(
-            "connections that begin now may be refused until another process listens: this kernel takes no packet filter from a process without privileges: {error}"
-        );
+        static SAID: Once = Once::new();
+        SAID.call_once(|| {
+            tracing::info!(
+                "connections that begin now may be refused until another process listens: the kernel takes no packet filter from this one: {error}"
+            );
+        });
     }
 }
 

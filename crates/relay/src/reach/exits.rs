@@ -38,7 +38,8 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
     let destination = to.target.to_string();
     node.overlay.sort_exits(&mut exits, &destination);
     exits.reverse();
-    let pause = config.limits.connect / TRIED as u32;
+    // Half as long again as a path has, so that the next path to an exit is tried first.
+    let pause = config.limits.connect / TRIED as u32 * 3 / 2;
     // A stream of a class that has so many takes one place.
     let may_be_beside = config.classes.get(to.class.unwrap_or(BULK)).1.streams.is_none();
     let (tried, said, until) = Default::default();
@@ -101,7 +102,10 @@ impl<'a> Exits<'a> {
             };
             if is_unreachable(self.node, exit, &failure) {
                 self.log_next(exit, &failure);
-                self.node.overlay.exit_lost(exit);
+                // A relay that this route wants may be the cause, which others do without.
+                if self.auto.required(exit).next().is_none() {
+                    self.node.overlay.exit_lost(exit);
+                }
                 self.said.get_or_insert(failure);
                 self.begin();
                 continue;
@@ -210,9 +214,13 @@ async fn says_nothing(sent: &Sent, pause: Duration) {
     }
 }
 
-/// Whether a node cannot be reached on any path. Where some say nothing, its own leg tells.
+/// Whether a node cannot be reached on any path, or lets this one in on none. Where some say nothing, its own leg tells.
 fn is_unreachable(node: &Node, exit: &str, failure: &Failure) -> bool {
-    let is_exits =
-        |code| code == FailureCode::NodeUnreachable || code == FailureCode::TimedOut && node.overlay.has_failed(exit);
-    exit != node.config().name && is_exits(failure.code)
+    use FailureCode::{Authentication, NodeUnreachable, TimedOut, UnknownNode};
+    let is_exits = match failure.code {
+        NodeUnreachable | Authentication | UnknownNode => true,
+        TimedOut => node.overlay.has_failed(exit),
+        _ => false,
+    };
+    exit != node.config().name && is_exits
 }

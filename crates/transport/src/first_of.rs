@@ -19,3 +19,12 @@ pub async fn first_of<T, F: Future + ?Sized>(
     })
     .await
 }
+
+/// The same, which is one of them no more.
+pub async fn take_first_of<T, F: Future + ?Sized>(
+    running: &mut Vec<T>,
+    future: impl for<'a> Fn(&'a mut T) -> Pin<&'a mut F>,
+) -> (T, F::Output) {
+    let (number, done) = first_of(running, future).await;
+    (running.remove(number), done)
+}

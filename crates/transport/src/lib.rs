@@ -19,7 +19,7 @@ mod tls;
 
 pub use connection::{Connection, Resting, is_transient};
 pub use eviction::{Bounds, Evictable, EvictionTable};
-pub use first_of::first_of;
+pub use first_of::take_first_of;
 pub use handshake::{Admission, Refused, UNPROVEN_BYTES, accept, dial};
 pub use security::{Credential, Security, SharedKey};
 pub use session::{OwnKeyRefusedError, is_own_key_refused};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ekiden_keys::random_secret;
 use ekiden_overlay::places::TRIED;
 use ekiden_relay_proto::{Failure, FailureCode};
-use ekiden_transport::first_of;
+use ekiden_transport::take_first_of;
 use tokio::time::{sleep, sleep_until};
 
 use super::{Destination, Upstream, exit, reach_via, turn};
@@ -149,7 +149,7 @@ impl Search<'_> {
                 let is_last = self.rest.is_empty() || self.tried.len() == self.most;
                 let (Attempt { taken, asked, .. }, reached) = tokio::select! {
                     biased;
-                    answered = answer(&mut self.tried) => answered,
+                    answered = take_first_of(&mut self.tried, |attempt| attempt.reached.as_mut()) => answered,
                     () = sleep_until(until.into()) => return Err(self.too_late()),
                     () = sleep_until(next.into()), if !is_last => break,
                 };
@@ -262,12 +262,6 @@ impl Search<'_> {
             || Failure::new(FailureCode::TimedOut, format_args!("no path to node {near} has led to {to} in time"));
         self.said.map_or_else(late, |(said, ..)| said)
     }
-}
-
-/// The first of these that has an answer, which is one of them no more.
-async fn answer<'a>(tried: &mut Vec<Attempt<'a>>) -> (Attempt<'a>, Result<Upstream, Failure>) {
-    let (place, reached) = first_of(tried, |attempt| attempt.reached.as_mut()).await;
-    (tried.remove(place), reached)
 }
 
 /// Reaches a destination on this path, when it is the stream's turn, if it has none yet: `asked` is when that is, and `sent` when it

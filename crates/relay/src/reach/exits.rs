@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ekiden_overlay::places::TRIED;
 use ekiden_relay_proto::{Failure, FailureCode};
-use ekiden_transport::first_of;
+use ekiden_transport::take_first_of;
 use tokio::time::{sleep, sleep_until};
 
 use super::auto::{Sent, is_of_a_node, reach_at};
@@ -86,7 +86,7 @@ impl<'a> Exits<'a> {
             let has_next = !self.rest.is_empty() && self.may_be_beside;
             let (Attempt { exit, .. }, reached) = tokio::select! {
                 biased;
-                answered = answer(&mut self.tried) => answered,
+                answered = take_first_of(&mut self.tried, |attempt| attempt.reached.as_mut()) => answered,
                 () = passed(until) => break,
                 () = says_nothing(&sent, pause), if has_next => {
                     self.begin_beside();
@@ -189,12 +189,6 @@ impl<'a> Exits<'a> {
         };
         self.node.lines.info("exit", exit, format_args!("{line}"));
     }
-}
-
-/// The first of these that has an answer, which is one of them no more.
-async fn answer<'a>(tried: &mut Vec<Attempt<'a>>) -> (Attempt<'a>, Result<Upstream, Failure>) {
-    let (place, reached) = first_of(tried, |attempt| attempt.reached.as_mut()).await;
-    (tried.remove(place), reached)
 }
 
 async fn passed(until: Option<Instant>) {

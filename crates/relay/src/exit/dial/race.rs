@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ekiden_net::socket::canonical;
 use ekiden_relay_proto::{Failure, FailureCode, Target};
-use ekiden_transport::first_of;
+use ekiden_transport::take_first_of;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -240,8 +240,8 @@ impl<'a> Race<'a> {
 
     /// Completes with the first attempt that is over. It never completes if there is none.
     async fn first_done(&mut self) -> (SocketAddr, io::Result<TcpStream>) {
-        let (number, done) = first_of(&mut self.running, |attempt| attempt.connecting.as_mut()).await;
-        (self.running.remove(number).address, done)
+        let (attempt, done) = take_first_of(&mut self.running, |attempt| attempt.connecting.as_mut()).await;
+        (attempt.address, done)
     }
 
     fn note(&mut self, failure: Failure) {

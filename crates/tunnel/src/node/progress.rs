@@ -21,8 +21,18 @@ pub struct Progress {
     looked: Instant,
     /// When nothing waited for an acknowledgement last, or one had come.
     moved: Instant,
-    /// Data that has come since: when the first did, when the last, and how many bytes this end had sent again by the first.
-    heard: Option<(Instant, Instant, u64)>,
+    heard: Option<Heard>,
+}
+
+/// Data that has come since a stall began.
+#[derive(Clone, Copy)]
+struct Heard {
+    /// How many bytes this end had sent again when the first came.
+    resent_bytes: u64,
+    /// When this end sent again after that.
+    tried: Option<Instant>,
+    /// When the last came.
+    last: Instant,
 }
 
 impl Progress {
@@ -44,26 +54,43 @@ impl Progress {
         };
         if moves {
             (self.moved, self.heard) = (now, None);
-        } else if info.data_segments_in != self.seen.data_segments_in {
-            let (first, _, resent_bytes) = self.heard.unwrap_or((now, now, info.resent_bytes));
-            self.heard = Some((first, now, resent_bytes));
+        } else if self.stalls(now) {
+            self.hear(now, info);
         }
         (self.seen, self.looked) = (info, now);
     }
 
+    /// While it stalls: has the other end been heard, and has this one sent again since?
+    fn hear(&mut self, now: Instant, info: TcpInfo) {
+        let comes = info.data_segments_in != self.seen.data_segments_in;
+        let Some(heard) = &mut self.heard else {
+            self.heard = comes.then_some(Heard { resent_bytes: info.resent_bytes, tried: None, last: now });
+            return;
+        };
+        if comes {
+            heard.last = now;
+        }
+        if info.resent_bytes > heard.resent_bytes {
+            heard.tried.get_or_insert(now);
+        }
+    }
+
     /// Whether data has been in flight for so long without an acknowledgement that the path seems to be gone.
     pub fn stalls(&self, now: Instant) -> bool {
-        now - self.moved >= STALL.max(self.rtt() * 2)
+        now - self.moved >= self.patience()
     }
 
     /// Whether the other end does not get what this one sends, although this one gets what it sends: the path drops all that is large, or
     /// all that goes in this direction. The other end sees nothing but silence. Where a path was cut and is back, that end may be heard
-    /// before this one sends again: so it must have been heard for a while, and something sent again meanwhile.
+    /// before this one sends again: so this one must have sent again after it was heard, and have heard it still when an acknowledgement
+    /// was due.
     pub fn is_unheard(&self, now: Instant) -> bool {
-        let in_vain = |(first, last, resent_bytes): (Instant, Instant, u64)| {
-            last - first >= STALL && self.seen.resent_bytes > resent_bytes
-        };
+        let in_vain = |heard: Heard| heard.tried.is_some_and(|tried| heard.last - tried >= self.patience());
         now - self.moved >= UNHEARD && self.heard.is_some_and(in_vain)
+    }
+
+    fn patience(&self) -> Duration {
+        STALL.max(self.rtt() * 2)
     }
 
     /// The smoothed round-trip time.
@@ -110,8 +137,19 @@ mod tests {
         let late = |look: u64| TcpInfo { data_segments_in: look.saturating_sub(85) as u32, ..sent_again(look) };
         // It is heard, and this end has not sent again yet.
         let waits = |look: u64| TcpInfo { data_segments_in: (look / 20) as u32, ..in_flight(0) };
-        let cases: [(&dyn Fn(u64) -> TcpInfo, _); 4] =
-            [(&heard, [false, true]), (&sent_again, [false; 2]), (&late, [false; 2]), (&waits, [false; 2])];
+        // It was heard last when the cut began, and again when that ended.
+        let cut =
+            |look: u64| TcpInfo { data_segments_in: u32::from(look > 0) + u32::from(look > 99), ..sent_again(look) };
+        // It is heard, and what this end has sent again cannot have been acknowledged yet.
+        let tries = |look: u64| TcpInfo { resent_bytes: u64::from(look > 100), ..heard(look) };
+        let cases: [(&dyn Fn(u64) -> TcpInfo, _); 6] = [
+            (&heard, [false, true]),
+            (&sent_again, [false; 2]),
+            (&late, [false; 2]),
+            (&waits, [false; 2]),
+            (&cut, [false; 2]),
+            (&tries, [false; 2]),
+        ];
         for (info, after) in cases {
             let is_unheard_after = |seconds| {
                 let mut now = Instant::now();

@@ -41,6 +41,9 @@ pub struct TcpOptions {
     pub send_buffer: Option<Bytes>,
     /// Receive buffer: as for the send buffer.
     pub receive_buffer: Option<Bytes>,
+    /// The window that the connection begins with, at least: the kernel's default is 64 KiB. The kernel goes on tuning the buffer, and caps
+    /// this at half of the most that it may become (`net.ipv4.tcp_rmem`). Without effect beside `receive_buffer`.
+    pub first_window: Option<Bytes>,
     /// How long the other end may be silent before it is probed. Further probes follow at intervals of a sixth of this time, in
     /// whole seconds, 1 s to 120 s. That interval also bounds the pauses between retransmissions, where the kernel can (Linux
     /// 6.15). So a line that is cut while data is sent is noticed about as soon as one that is cut while nothing is.
@@ -384,6 +387,9 @@ fn apply(socket: &Socket, options: &TcpOptions) -> Result<(), SocketError> {
     if let Some(size) = options.receive_buffer {
         set_buffer(socket, &RECEIVE, size)?;
     }
+    if let Some(window) = options.first_window {
+        begin_with_window(socket, window)?;
+    }
     match options.keepalive {
         Some(silence) => set_keepalive(socket, silence)?,
         None => socket.set_keepalive(true)?,
@@ -395,6 +401,12 @@ fn apply(socket: &Socket, options: &TcpOptions) -> Result<(), SocketError> {
         socket.set_tcp_mss(bytes.into())?;
     }
     Ok(())
+}
+
+/// A receiver that awaits so many bytes gets the buffer for them (`tcp_set_rcvlowat`), and keeps it when it awaits a single one again.
+fn begin_with_window(socket: &Socket, window: Bytes) -> io::Result<()> {
+    await_bytes(socket, u32::try_from(window.0).unwrap_or(u32::MAX))?;
+    await_bytes(socket, 1)
 }
 
 /// The largest bound of the pauses between retransmissions that can be set, which is also the default (TCP_RTO_MAX).

@@ -12,6 +12,7 @@ use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::frames::{invalid, read_frame, read_rest};
 use ekiden_transport::segments::Segments;
 use ekiden_transport::{Connection, is_transient};
+use ekiden_units::Bytes;
 use tokio::time::{sleep, timeout};
 
 use crate::config::{Config, Peer};
@@ -21,7 +22,7 @@ use crate::shared::Node;
 use crate::stream::between_streams::BetweenStreams;
 use crate::stream::framing::Framing;
 
-use self::dial::{dial_limits, dial_peer};
+use self::dial::{dial_limits, dial_peer, first_window};
 use self::early::{consume, put_payload, said};
 
 pub mod ask;
@@ -114,7 +115,8 @@ async fn open_at(
     let limits = dial_limits(config).map(|limit| silence.map_or(limit, |silence| limit.min(silence + SYN_AGAIN)));
     let segments = node.pool.segments(first);
     let dial = async || {
-        let dialled = dial_peer(config, &node.names, &node.spare, &segments, (first, peer), limits).await;
+        let window = first_window(node, config);
+        let dialled = dial_peer(config, &node.names, &node.spare, &segments, (first, peer), limits, window).await;
         dialled.inspect_err(|failure| {
             warn(node, first, failure);
             node.overlay.leg_failed(first);
@@ -165,7 +167,9 @@ async fn open_at(
 
 /// Makes a connection to a peer on which a stream can be opened at once.
 pub async fn connect_ahead(node: &Node, name: &str, peer: &Peer) -> Result<Connection, Failure> {
-    connect_with(&node.config(), &node.names, &node.spare, &node.pool.segments(name), (name, peer)).await
+    let config = node.config();
+    let window = first_window(node, &config);
+    connect_with(&config, &node.names, &node.spare, &node.pool.segments(name), (name, peer), window).await
 }
 
 /// The same with a configuration, names, spare descriptors and knowledge of the path of the caller's.
@@ -175,8 +179,10 @@ pub async fn connect_with(
     spare: &Spare,
     segments: &Segments,
     (name, peer): (&str, &Peer),
+    first_window: Option<Bytes>,
 ) -> Result<Connection, Failure> {
-    let (stream, auth) = dial_peer(config, names, spare, segments, (name, peer), dial_limits(config)).await?;
+    let limits = dial_limits(config);
+    let (stream, auth) = dial_peer(config, names, spare, segments, (name, peer), limits, first_window).await?;
     stream.send_all(&auth).await.map_err(|error| lost(name, &error))?;
     let stream = BetweenStreams::new(stream);
     // A node that takes this node's key sends nothing. One that refuses it says so within a round trip.

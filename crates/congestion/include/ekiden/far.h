@@ -202,8 +202,11 @@ EK_FN ek_u32 ek_far_sample(const struct ek_far_tunables *tunables, struct ek_far
 	return state->window / EK_FAR_UNIT;
 }
 
+/* What a kernel may send within so long it sends at once (tcp_tso_autosize of Linux): a shorter round trip leaves nothing to spread. */
+#define EK_FAR_BURST_US 1000
+
 /* The rate at which segments leave, in bytes per second: the window a round trip and a tenth more, in startup twice as much.
- * On a path that is known, segments leave at its rate until that is confirmed. */
+ * On a path that is known, segments leave at its rate until that is confirmed. The largest number: they are not paced. */
 EK_FN ek_u64 ek_far_pace(const struct ek_far *state, ek_u32 srtt_us, ek_u32 mss)
 {
 	ek_u64 bytes = (ek_u64)(state->flags & EK_FAR_KNOWN ? state->own : state->window) * ek_min(mss, 1u << 16) / EK_FAR_UNIT;
@@ -211,6 +214,8 @@ EK_FN ek_u64 ek_far_pace(const struct ek_far *state, ek_u32 srtt_us, ek_u32 mss)
 	/* What arrives later than that, the path has delayed. */
 	if (state->flags & EK_FAR_KNOWN)
 		return bytes * 1000000 / ek_max(state->fair, 1);
+	if (state->base_us < EK_FAR_BURST_US)
+		return ~0ull;
 	bytes = state->flags & EK_FAR_STARTUP ? bytes * 2 : bytes + bytes / 10;
 	return bytes * 1000000 / ek_max(srtt_us, 1);
 }

@@ -1,5 +1,7 @@
 //! Tests of sockets' options, and of what is queued in sockets.
 
+use std::io::Read;
+
 use super::*;
 
 #[test]
@@ -41,6 +43,37 @@ fn what_lies_behind_urgent_data_is_seen() {
     assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap().0, 0);
 }
 
+/// What a connection with these options takes although its receiver reads nothing, in bytes.
+fn taken_unread(options: &TcpOptions) -> u64 {
+    let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), true, &TcpOptions::default()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let socket = new_socket(address, options).unwrap();
+    socket.set_nonblocking(false).unwrap();
+    socket.connect(&address.into()).unwrap();
+    let mut receiver = TcpStream::from(socket);
+    let (sender, _) = accept(&listener).unwrap();
+    // No read waits for more than there is.
+    send(&sender, b"x", false).unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    assert_eq!(receiver.read(&mut [0; 2]).unwrap(), 1);
+    let mut taken = 0;
+    loop {
+        while send(&sender, &[7; 65536], false).is_ok() {}
+        std::thread::sleep(Duration::from_millis(200));
+        match unread(&receiver) {
+            more if more == taken => return taken,
+            more => taken = more,
+        }
+    }
+}
+
+#[test]
+fn a_connection_begins_with_the_window_that_it_is_given() {
+    let window = 1 << 20;
+    assert!(taken_unread(&TcpOptions { first_window: Some(Bytes(window)), ..TcpOptions::default() }) >= window);
+    assert!(taken_unread(&TcpOptions::default()) < window / 2);
+}
+
 #[test]
 fn accepted_connections_inherit_everything() {
     let size = Bytes(100_000);
@@ -50,6 +83,7 @@ fn accepted_connections_inherit_everything() {
         congestion,
         send_buffer: Some(size),
         receive_buffer: Some(size),
+        first_window: None,
         keepalive: Some(silence),
         user_timeout: Some(patience),
         max_segment: Some(1000),
@@ -95,7 +129,7 @@ fn a_closed_socket_outlives_a_receiver_that_has_no_room_for_a_while() {
     let mut receiver = TcpStream::from(receiver);
     receiver.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let mut all = Vec::new();
-    io::Read::read_to_end(&mut receiver, &mut all).unwrap();
+    receiver.read_to_end(&mut all).unwrap();
     assert_eq!(all.len(), sent);
 }
 

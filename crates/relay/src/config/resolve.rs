@@ -402,6 +402,7 @@ impl Source<'_> {
             congestion: congestion.name().cloned(),
             send_buffer: given(&raw.send_buffer).or(default.send_buffer),
             receive_buffer: given(&raw.receive_buffer).or(default.receive_buffer),
+            first_window: None,
             keepalive: given(&raw.keepalive).map(Duration::from).or(default.keepalive),
             user_timeout: given(&raw.user_timeout).map(Duration::from).or(default.user_timeout),
             max_segment: None,

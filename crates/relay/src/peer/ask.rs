@@ -8,7 +8,7 @@ use ekiden_transport::Connection;
 use ekiden_transport::frames::read_told;
 use tokio::time::timeout;
 
-use super::dial::{dial_limits, dial_peer};
+use super::dial::{dial_limits, dial_peer, first_window};
 use super::lost;
 use crate::config::{Config, Peer};
 use crate::shared::Node;
@@ -64,8 +64,8 @@ async fn connection(node: &Node, config: &Config, name: &str, peer: &Peer) -> Re
         Ok(warm) => warm.wake().map_err(|error| lost(name, &error)),
         Err(permit) => {
             let segments = node.pool.segments(name);
-            let dialled =
-                dial_peer(config, &node.names, &node.spare, &segments, (name, peer), dial_limits(config)).await;
+            let (limits, window) = (dial_limits(config), first_window(node, config));
+            let dialled = dial_peer(config, &node.names, &node.spare, &segments, (name, peer), limits, window).await;
             let (connection, auth) = dialled?;
             if let Some(permit) = permit {
                 permit.connected();

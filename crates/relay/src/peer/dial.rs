@@ -1,11 +1,13 @@
 //! Dialling another node: connecting, and proving to each other who is there.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::segments::{Dialled, Proof, Segments, Unproven};
+use ekiden_units::Bytes;
 use tokio::time::{sleep, timeout};
 
 use super::unfit;
@@ -13,10 +15,26 @@ use crate::config::{Config, Peer, Tcp};
 use crate::exit::dial::Dial;
 use crate::exit::names::Resolver;
 use crate::exit::spare::Spare;
+use crate::shared::Node;
 
 /// So long after nobody was there a node is dialled once more: a process that takes the place of another begins to listen within
 /// milliseconds of its end ([`ekiden_net::patience`]).
 const TAKEOVER: Duration = Duration::from_millis(100);
+
+/// The window with which a leg begins, where the kernel would have begun with 64 KiB: so that its sender can go on at once from what it
+/// knows of the path, by a round trip's worth of most lines.
+const FIRST_WINDOW: usize = 1 << 20;
+/// Less than this is hardly more than the kernel's.
+const FIRST_WINDOW_LEAST: usize = 128 << 10;
+/// Legs together may have one in so many bytes of `limits.memory` in windows that nothing has asked for.
+const WINDOWS: usize = 8;
+
+/// The window that a leg begins with which is dialled now, while others are open.
+pub fn first_window(node: &Node, config: &Config) -> Option<Bytes> {
+    let open = node.connections.load(Ordering::Relaxed);
+    let part = config.limits.memory / WINDOWS / open.max(1);
+    (part >= FIRST_WINDOW_LEAST).then_some(Bytes(part.min(FIRST_WINDOW) as u64))
+}
 
 /// For how long a connection to a node, and who is there, are waited for.
 pub fn dial_limits(config: &Config) -> [Duration; 2] {
@@ -31,9 +49,10 @@ pub async fn dial_peer(
     segments: &Segments,
     (name, peer): (&str, &Peer),
     limits: [Duration; 2],
+    first_window: Option<Bytes>,
 ) -> Result<Dialled, Failure> {
     let attempt = |max_segment| {
-        let options = TcpOptions { max_segment, ..peer.tcp.options.clone() };
+        let options = TcpOptions { max_segment, first_window, ..peer.tcp.options.clone() };
         let tcp = Tcp { options, ..peer.tcp.clone() };
         async move { authenticate(config, names, spare, &tcp, (name, peer), limits).await }
     };

@@ -40,7 +40,7 @@ pub fn probe(config: &Config, name: &str) -> Result<Option<u16>, ProbeError> {
     runtime.block_on(async {
         let (names, spare) = (Resolver::of_system(), Spare::new(spare::kept()));
         let segments = Segments::default();
-        let connected = connect_with(config, &names, &spare, &segments, (name, &peer)).await;
+        let connected = connect_with(config, &names, &spare, &segments, (name, &peer), None).await;
         let connected = connected.map_err(|failure| {
             let is_own = failure.text.ends_with(&OwnKeyRefusedError.to_string());
             if is_own { ProbeError::OwnKey(failure) } else { ProbeError::Refused(failure) }

@@ -204,6 +204,7 @@ impl Source<'_> {
             congestion: raw.congestion.as_ref().map(|name| name.get_ref().clone()),
             send_buffer: buffer("tcp.send_buffer", &raw.send_buffer)?,
             receive_buffer: buffer("tcp.receive_buffer", &raw.receive_buffer)?,
+            first_window: None,
             keepalive: Some(keepalive.into()),
             // Until the other end has said its own.
             user_timeout: Some(Duration::from(keepalive) * SILENCES),

@@ -158,6 +158,11 @@ impl Known {
         said.is_some_and(|(leg, at)| leg.failed && now.since(*at) < SHUNNED)
     }
 
+    /// Whether nothing comes about on the leg to a node, and no other is known to have one to it.
+    pub fn is_cut_off(&self, node: &str, now: Time) -> bool {
+        self.has_failed(&self.name, node, now) && !self.told.keys().any(|other| self.leg(other, node, now).is_some())
+    }
+
     /// Whether it is known that nothing comes about now on a leg of the path over these nodes.
     pub fn fails_on(&self, path: &[String], now: Time) -> bool {
         let nodes = || std::iter::once(self.name.as_str()).chain(path.iter().map(String::as_str));
@@ -292,6 +297,16 @@ mod tests {
         assert!(known.fails_on(&path(&["paris", "delhi", "lima"]), Time::secs(2)));
         assert!(!known.fails_on(&path(&["delhi", "lima", "paris"]), Time::secs(2)));
         assert!(known.leg("delhi", "paris", Time::secs(1) + SHUNNED).is_some());
+    }
+
+    #[test]
+    fn a_node_is_cut_off_where_nobody_is_known_who_reaches_it() {
+        let mut known = Known::of_node("perth");
+        assert!(!known.is_cut_off("paris", Time::secs(1)));
+        known.fail("paris", Time::secs(1));
+        assert!(known.is_cut_off("paris", Time::secs(1)));
+        known.hear(told("delhi", "paris", 40, 100), Time::secs(1));
+        assert!(!known.is_cut_off("paris", Time::secs(1)));
     }
 
     #[test]

@@ -257,6 +257,11 @@ impl Overlay {
         fail(&mut self.lock().known, peer, now, "cannot be connected to, or says nothing");
     }
 
+    /// Whether the leg to a node has failed, and nobody is known who reaches it.
+    pub fn is_cut_off(&self, node: &str) -> bool {
+        self.lock().known.is_cut_off(node, self.now())
+    }
+
     /// Whether the leg to a node has failed a short while ago.
     pub fn has_failed(&self, peer: &str) -> bool {
         let now = self.now();

@@ -119,7 +119,7 @@ async fn open_at(
         let dialled = dial_peer(config, &node.names, &node.spare, &segments, (first, peer), limits, window).await;
         dialled.inspect_err(|failure| {
             warn(node, first, failure);
-            node.overlay.leg_failed(first);
+            node.leg_failed(first, failure);
         })
     };
     let (mut stream, mut auth) = dial().await?;

@@ -200,7 +200,11 @@ pub async fn reach(node: &Node, to: Destination<'_>, early: Early<'_>) -> Result
         Way::Direct => exit(node, to).await,
         // Boxed: a direct connection, the hot path, should not pay for their size.
         Way::Via(chain) => Box::pin(reach_in_turn(node, chain, to, early)).await,
-        Way::Auto(auto) => Box::pin(exits::reach(node, auto, to, early)).await,
+        Way::Auto(auto) => {
+            // What this node lacks is no path's fault.
+            ensure_memory(node)?;
+            Box::pin(exits::reach(node, auto, to, early)).await
+        }
         Way::Refuse => Err(Refusal::Route.of(to.target)),
     }
 }

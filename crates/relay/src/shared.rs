@@ -11,6 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ekiden_net::{socket, splice};
+use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::{Bounds, Credential, Evictable, EvictionTable, Strangers, Throttle, UNPROVEN_BYTES, budget};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -194,6 +195,13 @@ impl Node {
         self.reloaded.send_replace(());
         switch();
         self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A connection to a node has not come about. What this one lacks says nothing of the other.
+    pub fn leg_failed(&self, peer: &str, failure: &Failure) {
+        if failure.code != FailureCode::Overloaded {
+            self.overlay.leg_failed(peer);
+        }
     }
 
     /// The number of the configuration in force. A decision that an earlier one made may no longer hold.

@@ -12,7 +12,7 @@ use common::overlay::{Overlay, here};
 use common::peer::{accept_node, frame, say};
 use common::*;
 use ekiden_net::steer::ignore_new;
-use ekiden_relay::{Config, Relay, Status};
+use ekiden_relay::{Config, LegStatus, Relay, Status};
 use ekiden_relay_proto::leg::{FrameKind, Header, decode_ask, encode_failed, encode_opened};
 use ekiden_relay_proto::{Failure, FailureCode};
 
@@ -229,13 +229,39 @@ fn where_the_exit_cannot_be_asked_a_node_that_makes_up_ends_is_left_too() {
 }
 
 /// The same overlay, in which the second node is the nearest to the streams' destinations, and the last one stands in for it.
-fn with_second_nearest(mut overlay: Overlay, route: &str) -> Overlay {
-    let own = format!("fingerprint = \"{}\"\n", overlay.prints[1]);
-    let members = overlay.members(|_| None).replace(&own, &format!("{own}near = [\"127.0.0.1/32\"]\n"));
+fn with_second_nearest(overlay: Overlay, route: &str) -> Overlay {
+    with_more(overlay, here, route, &[(1, "near = [\"127.0.0.1/32\"]\n")])
+}
+
+/// The same overlay, in which the first node sees the others as `seen` says, and has `more` of these members.
+fn with_more(
+    mut overlay: Overlay,
+    seen: impl Fn(usize, usize) -> Option<SocketAddr>,
+    route: &str,
+    more: &[(usize, &str)],
+) -> Overlay {
+    let mut members = overlay.members(|other| seen(0, other));
+    for (number, more) in more {
+        let own = format!("fingerprint = \"{}\"\n", overlay.prints[*number]);
+        members = members.replace(&own, &format!("{own}{more}"));
+    }
     std::fs::write(overlay.folder.join("0.members"), members).unwrap();
     let config = overlay.config(0, route);
     overlay.nodes[0].as_mut().unwrap().reload(config).unwrap();
     overlay
+}
+
+/// The reply to a stream to a destination that says nothing.
+fn asks_for_silence(overlay: &Overlay) -> u8 {
+    let (silent, to) = listener();
+    ignore_new(&silent).unwrap();
+    socks(overlay.nodes[0].as_ref().unwrap().address("socks").unwrap(), &to.ip().to_string(), to.port()).0
+}
+
+/// How many streams have gone out at the second node.
+fn streams_of_second(overlay: &Overlay) -> u64 {
+    let exits = overlay.status(0).exits.into_iter();
+    exits.filter(|exit| exit.exit == overlay.name(1)).map(|exit| exit.streams).sum()
 }
 
 #[test]
@@ -267,16 +293,11 @@ fn what_a_node_that_stands_in_forbids_is_told_to_nobody() {
     drop(overlay.nodes[2].take());
     let text = overlay.text(2, "").replace("allow = [\"127.0.0.0/8\"]", "");
     overlay.nodes[2] = Some(Relay::start(Config::parse(&text, &overlay.folder.join("node.toml")).unwrap()).unwrap());
-    let (echo, socks_at) = (echo(), overlay.nodes[0].as_ref().unwrap().address("socks").unwrap());
+    let echo = echo();
     assert!(is_served(&overlay, echo));
     // b is asked, says nothing of destinations that are down, and is well.
     let codes = std::thread::scope(|scope| {
-        let ask = || {
-            let (silent, to) = listener();
-            ignore_new(&silent).unwrap();
-            socks(socks_at, &to.ip().to_string(), to.port()).0
-        };
-        let all: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        let all: Vec<_> = (0..4).map(|_| scope.spawn(|| asks_for_silence(&overlay))).collect();
         all.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
     });
     assert_eq!(codes, [6; 4]);
@@ -301,21 +322,58 @@ fn a_node_that_does_not_take_the_key_is_stood_in_for() {
 fn a_destination_that_does_not_answer_is_told_in_time_and_demotes_no_exit() {
     let route = "class = \"interactive\"\n[limits]\nconnect = \"2s\"";
     let overlay = with_second_nearest(Overlay::new(3, here, route), route);
-    let (echo, socks_at) = (echo(), overlay.nodes[0].as_ref().unwrap().address("socks").unwrap());
+    let echo = echo();
     assert!(is_served(&overlay, echo));
-    let (silent, to) = listener();
-    ignore_new(&silent).unwrap();
     let begun = Instant::now();
-    assert_eq!(socks(socks_at, &to.ip().to_string(), to.port()).0, 6);
+    assert_eq!(asks_for_silence(&overlay), 6);
     // Twice `limits.connect` on the only path, a quarter more for the one that stands in, and room for a late host.
     assert!(begun.elapsed() < 5 * Duration::from_secs(2), "{:?}", begun.elapsed());
-    let streams = || {
-        let exits = overlay.status(0).exits.into_iter();
-        exits.filter(|exit| exit.exit == overlay.name(1)).map(|exit| exit.streams).sum::<u64>()
-    };
-    let before = streams();
+    let before = streams_of_second(&overlay);
     assert!((0..4).all(|_| is_served(&overlay, echo)));
-    assert_eq!(streams(), before + 4);
+    assert_eq!(streams_of_second(&overlay), before + 4);
+}
+
+#[test]
+fn a_destination_that_does_not_answer_demotes_no_exit_that_is_reached_over_others() {
+    let route = "class = \"interactive\"\n[limits]\nconnect = \"2s\"";
+    let seen = |at, to| ((at, to) == (0, 1)).then(closed_port);
+    let overlay = with_more(Overlay::new(3, seen, route), seen, route, &[(1, "near = [\"127.0.0.1/32\"]\n")]);
+    let echo = echo();
+    let is_leg = |leg: &LegStatus| leg.from == overlay.name(2) && leg.to == overlay.name(1);
+    wait_until("the nearest is known to be reached by the other", || {
+        is_served(&overlay, echo) && overlay.status(0).legs.iter().any(is_leg)
+    });
+    assert_eq!(asks_for_silence(&overlay), 6);
+    let before = streams_of_second(&overlay);
+    assert!((0..4).all(|_| is_served(&overlay, echo)));
+    assert_eq!(streams_of_second(&overlay), before + 4);
+}
+
+#[test]
+fn what_a_node_in_between_says_of_a_destination_keeps_nobody_from_standing_in() {
+    let (address, given) = sick(Sickness::Refuses);
+    let route = "class = \"interactive\"";
+    let overlay = Overlay::with_impostor(4, here, route, Some(address));
+    let mut overlay = with_more(overlay, here, route, &[(2, "near = [\"127.0.0.1/32\"]\n")]);
+    drop(overlay.nodes[2].take());
+    let echo = echo();
+    wait_until("b is asked to pass a stream on", || {
+        assert!(is_served(&overlay, echo), "{given:?}");
+        given.load(Ordering::Relaxed) > 0
+    });
+}
+
+#[test]
+fn where_one_that_stands_in_refuses_the_nearest_is_asked_again() {
+    let (address, given) = sick(Sickness::Refuses);
+    let route = "class = \"interactive\"";
+    let overlay = Overlay::with_impostor(3, here, route, Some(address));
+    let mut overlay = with_more(overlay, here, route, &[(1, "near = [\"0.0.0.0/0\"]\nrelays = false\n")]);
+    drop(overlay.nodes[2].take());
+    let echo = echo();
+    assert!(!is_served(&overlay, echo) && given.load(Ordering::Relaxed) == 1, "{given:?}");
+    overlay.nodes[2] = Some(overlay.start(2, ""));
+    assert!((0..3).all(|_| is_served(&overlay, echo)));
 }
 
 #[test]

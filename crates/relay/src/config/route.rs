@@ -7,6 +7,7 @@ use ekiden_relay_proto::{Host, Target};
 use ekiden_units::{AddressError, HostPort, NetworkError, network};
 use ipnet::{IpNet, Ipv4Net};
 
+use super::raw::RELAYS;
 use crate::config::address::embedded_v4;
 
 /// The routes of a node, in the order of its file.
@@ -69,6 +70,12 @@ enum Hosts {
 }
 
 impl Auto {
+    /// Whether any path may be taken.
+    pub fn has_all_paths(&self) -> bool {
+        let Self { exit: _, relays, through, regions, most_relays } = self;
+        relays.is_none() && through.is_empty() && regions.is_empty() && *most_relays == RELAYS.end().0 as usize
+    }
+
     /// The nodes that must be in between on a path to `exit`: where it is one of them, it is passed anyway.
     pub fn required<'a>(&'a self, exit: &'a str) -> impl Iterator<Item = &'a str> {
         self.through.iter().map(String::as_str).filter(move |node| *node != exit)

@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use ekiden_relay_proto::leg::{FrameKind, Header, encode_ask};
 use ekiden_relay_proto::{Failure, FailureCode};
-use ekiden_transport::Connection;
 use ekiden_transport::frames::read_told;
+use ekiden_transport::{Connection, Resting};
 use tokio::time::timeout;
 
 use super::dial::{dial_limits, dial_peer, first_window};
-use super::lost;
+use super::{lost, no_dial_permit};
 use crate::config::{Config, Peer};
+use crate::pool::DialPermit;
 use crate::shared::Node;
 
 /// How long an answer may take.
@@ -36,9 +37,13 @@ async fn question(node: &Node, name: &str, frame: &[u8], due: bool) -> Result<(V
     let Some(peer) = config.peers.get(name) else {
         return Err(Failure::new(FailureCode::UnknownNode, format_args!("there is no node '{name}'")));
     };
+    // This node's own queue says nothing of the other.
+    let Ok(place) = timeout(LIMIT, node.pool.get(name, peer)).await else {
+        return Err(no_dial_permit(&config.name, name));
+    };
     let asked = timeout(LIMIT, async {
-        let connection = connection(node, &config, name, peer).await;
-        let connection = connection.inspect_err(|_| node.overlay.leg_failed(name))?;
+        let connection = connection(node, &config, (name, peer), place).await;
+        let connection = connection.inspect_err(|failure| node.leg_failed(name, failure))?;
         let begun = Instant::now();
         let told = async {
             connection.send_all(frame).await?;
@@ -59,8 +64,13 @@ async fn question(node: &Node, name: &str, frame: &[u8], due: bool) -> Result<(V
 }
 
 /// A connection of the pool, or a new one.
-async fn connection(node: &Node, config: &Config, name: &str, peer: &Peer) -> Result<Connection, Failure> {
-    match node.pool.get(name, peer).await {
+async fn connection(
+    node: &Node,
+    config: &Config,
+    (name, peer): (&str, &Peer),
+    place: Result<Resting, Option<DialPermit>>,
+) -> Result<Connection, Failure> {
+    match place {
         Ok(warm) => warm.wake().map_err(|error| lost(name, &error)),
         Err(permit) => {
             let segments = node.pool.segments(name);

@@ -108,8 +108,12 @@ async fn authenticate_once(
     let connected = dial.connect_peer(&peer.address).await;
     let socket = connected.map_err(|failure| {
         let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
-        let unmet = if failure.code == FailureCode::Refused { Unmet::Gone } else { Unmet::Other };
-        unmet(Failure::new(FailureCode::NodeUnreachable, text))
+        match failure.code {
+            FailureCode::Refused => Unmet::Gone(Failure::new(FailureCode::NodeUnreachable, text)),
+            // This node lacks descriptors.
+            FailureCode::Overloaded => Unmet::Other(Failure::new(FailureCode::Overloaded, text)),
+            _ => Unmet::Other(Failure::new(FailureCode::NodeUnreachable, text)),
+        }
     })?;
     match timeout(handshake, ekiden_transport::dial(socket, &peer.security, &config.name)).await {
         Ok(Ok(authenticated)) => Ok(authenticated),

@@ -30,8 +30,29 @@ const ON_TRIAL: Duration = Duration::from_millis(150);
 /// Where other streams try all paths that are left, it is waited for so long until one of them is seen to deliver.
 const SEEN: Duration = Duration::from_millis(500);
 
-/// When a stream to an exit was first sent.
-pub type Sent = OnceLock<Instant>;
+/// A stream to an exit beside which others may be tried.
+#[derive(Default)]
+pub struct Sent {
+    first: OnceLock<Instant>,
+    of_relays_alone: OnceLock<()>,
+}
+
+impl Sent {
+    /// It is sent, perhaps not for the first time.
+    pub fn now(&self) {
+        let _ = self.first.set(Instant::now());
+    }
+
+    /// When it was first sent.
+    pub fn when(&self) -> Option<Instant> {
+        self.first.get().copied()
+    }
+
+    /// What is said of the destination may be made up by a node in between: no other path has said so.
+    pub fn is_of_relays_alone(&self) -> bool {
+        self.of_relays_alone.get().is_some()
+    }
+}
 
 /// Reaches a destination by the node `near` it, or from here: on the first of the paths to that one that comes about. Where there are
 /// several, only early payload that may arrive twice is sent before that. Where others are near it, too, it
@@ -103,7 +124,7 @@ struct Search<'a> {
     /// Whether the first one is this stream's to try.
     is_own: bool,
     tried: Vec<Attempt<'a>>,
-    /// The first failure of a node.
+    /// The first failure of a node, or that of the direct path.
     first: Option<Failure>,
     /// What was said of the destination by a path whose nodes in between may have made it up, and how that one was asked.
     said: Option<(Failure, Arc<Taken>, Arc<Asked>)>,
@@ -171,7 +192,9 @@ impl Search<'_> {
                     };
                     node.lines.info("path", self.near, format_args!("{line}"));
                     node.overlay.path_failed(&taken);
-                    self.first.get_or_insert(failure);
+                    if self.first.is_none() || taken.path.relays().is_empty() {
+                        self.first = Some(failure);
+                    }
                     break;
                 }
                 if taken.path.relays().is_empty() || self.said.is_some() {
@@ -235,8 +258,17 @@ impl Search<'_> {
 
     /// What is said where no path is left.
     fn nothing(&mut self) -> Failure {
-        let nothing = || Failure::new(FailureCode::NodeUnreachable, format_args!("no path to node {}", self.near));
-        self.said.take().map(|(said, ..)| said).or(self.first.take()).unwrap_or_else(nothing)
+        let said = self.relays_said().or(self.first.take());
+        said.unwrap_or_else(|| {
+            Failure::new(FailureCode::NodeUnreachable, format_args!("no path to node {}", self.near))
+        })
+    }
+
+    /// What one path has said alone of the destination.
+    fn relays_said(&mut self) -> Option<Failure> {
+        let (said, ..) = self.said.take()?;
+        let _ = self.sent.map(|sent| sent.of_relays_alone.set(()));
+        Some(said)
     }
 
     /// One path has led there: those that should have as well may have nodes that hold streams back.
@@ -256,11 +288,11 @@ impl Search<'_> {
         reached
     }
 
-    fn too_late(self) -> Failure {
+    fn too_late(mut self) -> Failure {
         let (near, to) = (self.near, self.to.target);
         let late =
             || Failure::new(FailureCode::TimedOut, format_args!("no path to node {near} has led to {to} in time"));
-        self.said.map_or_else(late, |(said, ..)| said)
+        self.relays_said().unwrap_or_else(late)
     }
 }
 
@@ -281,7 +313,7 @@ async fn on_path(
     let name = (!taken.path.relays().is_empty()).then(new_id).flatten();
     let id = name.map(|name| name.towards(to.target));
     let _ = asked.set((Instant::now(), id));
-    let _ = sent.map(|sent| sent.set(Instant::now()));
+    sent.inspect(|sent| sent.now());
     let reached = reach_via(node, &taken.path.0, to.called(name.as_ref().map(|name| &name.0)), early).await?;
     Ok(Upstream { taken: Some(taken), id, turn, ..reached })
 }

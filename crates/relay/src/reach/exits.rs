@@ -42,9 +42,9 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
     let pause = config.limits.connect / TRIED as u32 * 3 / 2;
     // A stream of a class that has so many takes one place.
     let may_be_beside = config.classes.get(to.class.unwrap_or(BULK)).1.streams.is_none();
-    let (tried, said, until) = Default::default();
-    let early = Some(early);
-    Exits { node, auto, to, destination, nearest, early, pause, may_be_beside, rest: exits, tried, said, until }
+    let (tried, gave_way, said, until) = Default::default();
+    let (early, rest) = (Some(early), exits);
+    Exits { node, auto, to, destination, nearest, early, pause, may_be_beside, rest, tried, gave_way, said, until }
         .run()
         .await
 }
@@ -64,6 +64,8 @@ struct Exits<'a> {
     /// Those that are still to be tried, the last first.
     rest: Vec<&'a str>,
     tried: Vec<Attempt<'a>>,
+    /// Those that said nothing in their time, and made way for the next one.
+    gave_way: Vec<&'a str>,
     /// What is said if none leads there ...
     said: Option<Failure>,
     /// ... and when, if not as soon as all have failed.
@@ -84,7 +86,7 @@ impl<'a> Exits<'a> {
         while let Some(last) = self.tried.last() {
             let (sent, until, pause) = (last.sent.clone(), self.until, self.pause);
             let has_next = !self.rest.is_empty() && self.may_be_beside;
-            let (Attempt { exit, .. }, reached) = tokio::select! {
+            let (Attempt { exit, sent, .. }, reached) = tokio::select! {
                 biased;
                 answered = take_first_of(&mut self.tried, |attempt| attempt.reached.as_mut()) => answered,
                 () = passed(until) => break,
@@ -102,8 +104,8 @@ impl<'a> Exits<'a> {
             };
             if is_unreachable(self.node, exit, &failure) {
                 self.log_next(exit, &failure);
-                // A relay that this route wants may be the cause, which others do without.
-                if self.auto.required(exit).next().is_none() {
+                // Others have more paths than a route that says which it takes.
+                if self.auto.has_all_paths() {
                     self.node.overlay.exit_lost(exit);
                 }
                 self.said.get_or_insert(failure);
@@ -111,20 +113,25 @@ impl<'a> Exits<'a> {
                 continue;
             }
             let (is_nearest, is_late) = (exit == self.nearest, failure.code == FailureCode::TimedOut);
-            if is_nearest && !is_late {
+            if is_nearest && !is_late && !sent.is_of_relays_alone() {
                 return Err(failure);
             }
             let is_refused = |failure: &Failure| failure.code == FailureCode::Refused;
-            if is_late && is_nearest || is_refused(&failure) {
-                // The destination is silent, or refuses. Another one that is asked has a little time yet.
+            let is_tried = self.tried.iter().any(|attempt| attempt.exit == self.nearest);
+            if is_nearest && is_late || !is_nearest && is_refused(&failure) && !is_tried {
+                // The destination is silent, or refuses. Another one that is asked has a little time yet, and so has the nearest.
                 self.until.get_or_insert(Instant::now() + self.pause);
+                if let Some(at) = self.rest.iter().position(|exit| *exit == self.nearest) {
+                    self.rest[at..].rotate_left(1);
+                    self.begin();
+                }
             } else if self.tried.is_empty() {
                 self.begin();
             }
             // What others than the nearest say may be of themselves alone.
             let counts =
                 |said: &Failure| is_refused(&failure) || !is_refused(said) && (is_nearest || is_of_a_node(said));
-            if self.said.as_ref().is_none_or(counts) {
+            if (is_nearest || failure.code != FailureCode::Forbidden) && self.said.as_ref().is_none_or(counts) {
                 self.said = Some(failure);
             }
         }
@@ -137,7 +144,7 @@ impl<'a> Exits<'a> {
         if self.tried.len() > 1
             && let Some(other) = self.tried.iter().position(|other| other.exit != self.nearest)
         {
-            self.tried.remove(other);
+            self.gave_way.push(self.tried.remove(other).exit);
         }
         self.begin();
     }
@@ -151,9 +158,9 @@ impl<'a> Exits<'a> {
             Some(Early::Repeatable(bytes)) => Early::Repeatable(bytes),
             _ => Early::Nothing,
         };
-        let (node, auto, to, sent) = (self.node, self.auto, self.to, Arc::new(Sent::new()));
+        let (node, auto, to, sent) = (self.node, self.auto, self.to, Arc::new(Sent::default()));
         if exit == node.config().name && exit != self.nearest {
-            let _ = sent.set(Instant::now());
+            sent.now();
         }
         let at = sent.clone();
         let reached =
@@ -165,8 +172,9 @@ impl<'a> Exits<'a> {
     fn opened(&self, exit: &str) {
         let (overlay, to) = (&self.node.overlay, &self.destination);
         overlay.exit_opened(exit, to);
-        let is_late = |other: &&Attempt<'_>| other.sent.get().is_some_and(|sent| sent.elapsed() >= self.pause);
-        for Attempt { exit: silent, .. } in self.tried.iter().filter(is_late) {
+        let is_late = |other: &&Attempt<'_>| other.sent.when().is_some_and(|sent| sent.elapsed() >= self.pause);
+        let late = self.tried.iter().filter(is_late).map(|other| other.exit);
+        for silent in late.chain(self.gave_way.iter().copied()) {
             overlay.exit_silent(silent, to);
             let line = match self.node.config().log_addresses {
                 true => {
@@ -201,19 +209,20 @@ async fn passed(until: Option<Instant>) {
 /// Completes when an exit has had so long for its answer. The time in which a stream waits for its turn does not count.
 async fn says_nothing(sent: &Sent, pause: Duration) {
     loop {
-        match sent.get() {
-            Some(at) => return sleep_until((*at + pause).into()).await,
+        match sent.when() {
+            Some(at) => return sleep_until((at + pause).into()).await,
             None => sleep(pause / 16).await,
         }
     }
 }
 
-/// Whether a node cannot be reached on any path, or lets this one in on none. Where some say nothing, its own leg tells.
+/// Whether a node cannot be reached on any path, or lets this one in on none. Where some say nothing, what is known of its legs tells: it
+/// says nothing either of a destination that does not answer.
 fn is_unreachable(node: &Node, exit: &str, failure: &Failure) -> bool {
     use FailureCode::{Authentication, NodeUnreachable, TimedOut, UnknownNode};
     let is_exits = match failure.code {
         NodeUnreachable | Authentication | UnknownNode => true,
-        TimedOut => node.overlay.has_failed(exit),
+        TimedOut => node.overlay.is_cut_off(exit),
         _ => false,
     };
     exit != node.config().name && is_exits

@@ -8,8 +8,10 @@ use tokio::time::Instant;
 /// Data in flight without an acknowledgement for so long is a stall, and for two round trips if these are longer.
 const STALL: Duration = Duration::from_secs(3);
 /// If nothing has been acknowledged for so long although the other end is heard, this end's connection is of no use: longer than a kernel
-/// takes that looks for segments which pass (RFC 4821), after its third timeout.
+/// takes that looks for segments which pass (RFC 4821), after its third timeout, which comes seven times the first one's time after it
+/// began. That is a round trip at least, and mostly little more: hence for so many round trips if these are longer.
 const UNHEARD: Duration = Duration::from_secs(10);
+const UNHEARD_ROUNDS: u32 = 14;
 /// Whoever has not looked for so long has not run, and knows nothing of what the connection has done meanwhile.
 const AWAY: Duration = Duration::from_secs(1);
 
@@ -86,7 +88,7 @@ impl Progress {
     /// was due.
     pub fn is_unheard(&self, now: Instant) -> bool {
         let in_vain = |heard: Heard| heard.tried.is_some_and(|tried| heard.last - tried >= self.patience());
-        now - self.moved >= UNHEARD && self.heard.is_some_and(in_vain)
+        now - self.moved >= UNHEARD.max(self.rtt() * UNHEARD_ROUNDS) && self.heard.is_some_and(in_vain)
     }
 
     fn patience(&self) -> Duration {

@@ -121,6 +121,16 @@ fn losses_beyond_what_the_path_carries_are_not_learnt() {
 
 /// The losses that a timeout marks are not a policer's: the window doubles from four.
 #[test]
+fn round_trips_below_a_millisecond_are_not_paced() {
+    for (rtt_us, is_paced) in [(200, false), (999, false), (1_000, true), (80_000, true)] {
+        let mut path = Path::untried();
+        (0..5).for_each(|_| path.round(10, 0, rtt_us, false));
+        // A tenth of a microsecond for each segment is no pace.
+        assert_eq!(path.control.pacing_rate().unwrap() < 1e7, is_paced, "{rtt_us}");
+    }
+}
+
+#[test]
 fn a_timeouts_own_losses_do_not_end_the_startup() {
     let mut path = Path::untried();
     for _ in 0..30 {

@@ -388,7 +388,7 @@ fn apply(socket: &Socket, options: &TcpOptions) -> Result<(), SocketError> {
         set_buffer(socket, &RECEIVE, size)?;
     }
     if let Some(window) = options.first_window {
-        begin_with_window(socket, window)?;
+        control::begin_with_window(socket, window)?;
     }
     match options.keepalive {
         Some(silence) => set_keepalive(socket, silence)?,
@@ -401,12 +401,6 @@ fn apply(socket: &Socket, options: &TcpOptions) -> Result<(), SocketError> {
         socket.set_tcp_mss(bytes.into())?;
     }
     Ok(())
-}
-
-/// A receiver that awaits so many bytes gets the buffer for them (`tcp_set_rcvlowat`), and keeps it when it awaits a single one again.
-fn begin_with_window(socket: &Socket, window: Bytes) -> io::Result<()> {
-    await_bytes(socket, u32::try_from(window.0).unwrap_or(u32::MAX))?;
-    await_bytes(socket, 1)
 }
 
 /// The largest bound of the pauses between retransmissions that can be set, which is also the default (TCP_RTO_MAX).

@@ -3,7 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use socket2::SockRef;
+use ekiden_units::Bytes;
+use socket2::{SockRef, Socket};
 
 use crate::option::set_int;
 
@@ -64,4 +65,10 @@ pub fn clamp_window(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
 pub fn await_bytes(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     let value = i32::try_from(bytes).unwrap_or(i32::MAX);
     set_int(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, value)
+}
+
+/// A receiver that awaits so many bytes gets the buffer for them (`tcp_set_rcvlowat`), and keeps it when it awaits a single one again.
+pub(super) fn begin_with_window(socket: &Socket, window: Bytes) -> io::Result<()> {
+    await_bytes(socket, u32::try_from(window.0).unwrap_or(u32::MAX))?;
+    await_bytes(socket, 1)
 }

@@ -21,8 +21,13 @@ struct Path {
 
 impl Path {
     fn new() -> Self {
+        Self::new_at(1_000)
+    }
+
+    /// The least round trip is known.
+    fn new_at(base_us: u32) -> Self {
         let mut path = Self::untried();
-        path.round(1, 0, 1_000, false);
+        path.round(1, 0, base_us, false);
         path
     }
 
@@ -120,6 +125,21 @@ fn losses_beyond_what_the_path_carries_are_not_learnt() {
 }
 
 /// The losses that a timeout marks are not a policer's: the window doubles from four.
+/// Hosts that are late by most of a millisecond look like a short queue.
+#[test]
+fn chance_that_was_taken_for_an_overflow_is_learnt_all_the_same() {
+    let mut path = Path::new_at(100_000);
+    let carries = |path: &mut Path, part| {
+        let sent = path.window.cwnd.clamp(4, 400);
+        let lost = sent * part / 100;
+        path.round(sent - lost, lost, 100_800, false);
+    };
+    (0..20).for_each(|_| carries(&mut path, 0));
+    (0..2).for_each(|_| carries(&mut path, 10));
+    (0..600).for_each(|_| carries(&mut path, 2));
+    assert!(path.window.cwnd > 300, "{}", path.window.cwnd);
+}
+
 #[test]
 fn round_trips_below_a_millisecond_are_not_paced() {
     for (rtt_us, is_paced) in [(200, false), (999, false), (1_000, true), (80_000, true)] {

@@ -124,7 +124,6 @@ fn losses_beyond_what_the_path_carries_are_not_learnt() {
     assert!(path.window.cwnd >= 80);
 }
 
-/// The losses that a timeout marks are not a policer's: the window doubles from four.
 /// Hosts that are late by most of a millisecond look like a short queue.
 #[test]
 fn chance_that_was_taken_for_an_overflow_is_learnt_all_the_same() {
@@ -150,6 +149,7 @@ fn round_trips_below_a_millisecond_are_not_paced() {
     }
 }
 
+/// The losses that a timeout marks are not a policer's: the window doubles from four.
 #[test]
 fn a_timeouts_own_losses_do_not_end_the_startup() {
     let mut path = Path::untried();

@@ -67,8 +67,8 @@ pub fn await_bytes(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     set_int(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, value)
 }
 
-/// A receiver that awaits so many bytes gets the buffer for them (`tcp_set_rcvlowat`), and keeps it when it awaits a single one again. Kernels
-/// before 6.18 also clamp the window then, of which the SYN's window scale would follow: the clamp is taken back before there is one.
+/// A receiver that awaits so many bytes gets the buffer for them (`tcp_set_rcvlowat`), and keeps it when it awaits a single one again. Most
+/// kernels before 6.18 clamp the window then, and the SYN's window scale would follow from that: the clamp is taken back before there is one.
 pub(super) fn begin_with_window(socket: &Socket, window: Bytes) -> io::Result<()> {
     await_bytes(socket, u32::try_from(window.0).unwrap_or(u32::MAX))?;
     await_bytes(socket, 1)?;

@@ -40,6 +40,8 @@ pub struct Failure {
     pub code: FailureCode,
     /// One line, without secrets; it may travel to the client.
     pub text: String,
+    /// Whether the node that says so lacked something itself, such as descriptors, and has asked nothing of another one. It does not travel.
+    pub is_local: bool,
 }
 
 impl Failure {
@@ -52,7 +54,13 @@ impl Failure {
             }
             clean.push(c);
         }
-        Self { code, text: clean }
+        Self { code, text: clean, is_local: false }
+    }
+
+    /// The same, of what this node itself lacks.
+    #[must_use]
+    pub fn local(self) -> Self {
+        Self { is_local: true, ..self }
     }
 }
 

@@ -396,6 +396,7 @@ fn recovered(node: &Node, peer: &str) {
 /// Logs that a peer is dead or refuses, because every stream over it fails until the operator acts.
 fn warn(node: &Node, peer: &str, failure: &Failure) {
     match failure.code {
+        _ if failure.is_local => node.lines.warn("lack", peer, format_args!("{failure}")),
         FailureCode::Authentication => node.lines.warn_until("refused", peer, format_args!("leg from {failure}")),
         _ => node.lines.warn_until(
             "dead",
@@ -453,5 +454,5 @@ fn no_dial_permit(own: &str, peer: &str) -> Failure {
     let text = format_args!(
         "node {own} had no connection to node {peer} in time: many streams wait for one, and that node is slow or does not answer"
     );
-    Failure::new(FailureCode::NodeUnreachable, text)
+    Failure::new(FailureCode::NodeUnreachable, text).local()
 }

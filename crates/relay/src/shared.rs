@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ekiden_net::{socket, splice};
-use ekiden_relay_proto::{Failure, FailureCode};
+use ekiden_relay_proto::Failure;
 use ekiden_transport::{Bounds, Credential, Evictable, EvictionTable, Strangers, Throttle, UNPROVEN_BYTES, budget};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -199,7 +199,7 @@ impl Node {
 
     /// A connection to a node has not come about. What this one lacks says nothing of the other.
     pub fn leg_failed(&self, peer: &str, failure: &Failure) {
-        if failure.code != FailureCode::Overloaded {
+        if !failure.is_local {
             self.overlay.leg_failed(peer);
         }
     }

@@ -8,99 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::overlay::{Overlay, here};
-use common::peer::{accept_node, frame, say};
+use common::overlay::Overlay;
+use common::sick::{Sickness, is_served, sick};
 use common::*;
-use ekiden_net::steer::ignore_new;
-use ekiden_relay::{Config, LegStatus, Relay, Status};
-use ekiden_relay_proto::leg::{FrameKind, Header, decode_ask, encode_failed, encode_opened};
-use ekiden_relay_proto::{Failure, FailureCode};
+use ekiden_relay::Status;
 
-/// What the sick node does with a stream.
-#[derive(Clone, Copy, PartialEq)]
-enum Sickness {
-    /// It says that the stream is open, and takes what comes.
-    Invents,
-    /// It answers questions alone.
-    Mute,
-    /// It says that the destination refuses.
-    Refuses,
-    /// It says that the stream is open, and resets it.
-    Resets,
-    /// It says that the stream is open, and that its destination has ended.
-    Ends,
-}
-
-/// How long a client waits for an answer.
-const WAITS: Duration = Duration::from_millis(2_500);
 const CLIENTS: usize = 4;
 /// `limits.connect`. No client waits for a part of it.
 const CONNECT: Duration = Duration::from_secs(100);
-
-/// A node that is near everybody by its own word. Returns where, and counts the streams that it was given.
-fn sick(sickness: Sickness) -> (SocketAddr, Arc<AtomicUsize>) {
-    let (listener, address) = listener();
-    let given = Arc::new(AtomicUsize::new(0));
-    let count = given.clone();
-    std::thread::spawn(move || {
-        loop {
-            let Some(mut stream) = accepted(&listener) else { continue };
-            let given = count.clone();
-            std::thread::spawn(move || while serve(&mut stream, sickness, &given).is_some() {});
-        }
-    });
-    (address, given)
-}
-
-/// Other nodes come with TLS, and are not let in.
-fn accepted(listener: &TcpListener) -> Option<TcpStream> {
-    std::panic::catch_unwind(|| accept_node(listener)).ok()
-}
-
-/// A question or a stream; none after the end of the connection.
-fn serve(stream: &mut TcpStream, sickness: Sickness, given: &AtomicUsize) -> Option<()> {
-    stream.set_read_timeout(None).unwrap();
-    if stream.peek(&mut [0]).ok()? == 0 {
-        return None;
-    }
-    match frame(stream) {
-        (FrameKind::Ask, wanted) => {
-            let leg = |to: &String| format!("{to:?}:{{\"rtt_us\":1,\"loss\":0,\"age_s\":0}}");
-            let wanted = decode_ask(&wanted).unwrap();
-            let own = wanted.iter().find(|name| name.ends_with('b')).cloned().unwrap_or_default();
-            let legs: Vec<String> = wanted.iter().map(leg).collect();
-            let told = format!("{{\"told_format\":1,\"node\":{own:?},\"load\":0,\"legs\":{{{}}}}}", legs.join(","));
-            stream.write_all(&Header::frame(FrameKind::Told, told.as_bytes())).ok()
-        }
-        (FrameKind::Open, _) => {
-            given.fetch_add(1, Ordering::Relaxed);
-            match sickness {
-                Sickness::Mute => {}
-                Sickness::Refuses => {
-                    let refused = Failure::new(FailureCode::Refused, "it refuses");
-                    stream.write_all(&encode_failed(&refused)).ok()?;
-                    while frame(stream).0 != FrameKind::End {}
-                    return Some(());
-                }
-                Sickness::Invents | Sickness::Resets => {
-                    stream.write_all(&encode_opened(Some("127.0.0.1:9".parse().unwrap()))).ok()?;
-                }
-                // At once: the client has not said anything yet.
-                Sickness::Ends => {
-                    let opened = encode_opened(Some("127.0.0.1:9".parse().unwrap()));
-                    stream.write_all(&[&opened[..], &Header::frame(FrameKind::End, &[])].concat()).ok()?;
-                }
-            }
-            if sickness == Sickness::Resets {
-                say(stream, FrameKind::Reset);
-                return None;
-            }
-            let _ = std::io::copy(stream, &mut std::io::sink());
-            None
-        }
-        other => panic!("{other:?}"),
-    }
-}
 
 /// A TCP proxy in front of a node, over which each piece takes so long in each direction. While it is `shut`, nothing comes back.
 fn line(to: SocketAddr, delay: Duration, shut: Arc<AtomicBool>) -> SocketAddr {
@@ -125,13 +40,6 @@ fn line(to: SocketAddr, delay: Duration, shut: Arc<AtomicBool>) -> SocketAddr {
         std::thread::spawn(move || pass(back.0, back.1, Some(shut)));
         pass(forth.0, forth.1, None);
     })
-}
-
-/// Whether a stream is opened and 64 bytes come back in time.
-fn is_served(overlay: &Overlay, to: SocketAddr) -> bool {
-    let Some(mut stream) = overlay.stream(to) else { return false };
-    stream.set_read_timeout(Some(WAITS)).unwrap();
-    stream.write_all(&[7; 64]).is_ok() && stream.read_exact(&mut [0; 64]).is_ok()
 }
 
 /// Clients that ask one after the other, for so long: how many streams each got and lost, and how many of them in the second half.
@@ -226,154 +134,6 @@ fn where_the_exit_cannot_be_asked_a_node_that_makes_up_ends_is_left_too() {
     assert!(counts.iter().all(|[got, lost]| *got > 10 && *lost <= 2), "{counts:?}");
     assert!(late <= 1, "{late} of {counts:?}");
     assert!(given.load(Ordering::Relaxed) <= 2 * CLIENTS, "{given:?}");
-}
-
-/// The same overlay, in which the second node is the nearest to the streams' destinations, and the last one stands in for it.
-fn with_second_nearest(overlay: Overlay, route: &str) -> Overlay {
-    with_more(overlay, here, route, &[(1, "near = [\"127.0.0.1/32\"]\n")])
-}
-
-/// The same overlay, in which the first node sees the others as `seen` says, and has `more` of these members.
-fn with_more(
-    mut overlay: Overlay,
-    seen: impl Fn(usize, usize) -> Option<SocketAddr>,
-    route: &str,
-    more: &[(usize, &str)],
-) -> Overlay {
-    let mut members = overlay.members(|other| seen(0, other));
-    for (number, more) in more {
-        let own = format!("fingerprint = \"{}\"\n", overlay.prints[*number]);
-        members = members.replace(&own, &format!("{own}{more}"));
-    }
-    std::fs::write(overlay.folder.join("0.members"), members).unwrap();
-    let config = overlay.config(0, route);
-    overlay.nodes[0].as_mut().unwrap().reload(config).unwrap();
-    overlay
-}
-
-/// The reply to a stream to a destination that says nothing.
-fn asks_for_silence(overlay: &Overlay) -> u8 {
-    let (silent, to) = listener();
-    ignore_new(&silent).unwrap();
-    socks(overlay.nodes[0].as_ref().unwrap().address("socks").unwrap(), &to.ip().to_string(), to.port()).0
-}
-
-/// How many streams have gone out at the second node.
-fn streams_of_second(overlay: &Overlay) -> u64 {
-    let exits = overlay.status(0).exits.into_iter();
-    exits.filter(|exit| exit.exit == overlay.name(1)).map(|exit| exit.streams).sum()
-}
-
-#[test]
-fn an_exit_that_answers_questions_and_opens_nothing_is_stood_in_for() {
-    let (address, given) = sick(Sickness::Mute);
-    let route = "class = \"interactive\"\n[limits]\nconnect = \"4s\"";
-    let overlay = with_second_nearest(Overlay::with_impostor(3, here, route, Some(address)), route);
-    for destination in 0..2 {
-        let (echo, before) = (echo(), given.load(Ordering::Relaxed));
-        assert!(is_served(&overlay, echo), "the first to destination {destination}");
-        let first = given.load(Ordering::Relaxed);
-        // It may be asked to pass the stream on to the one that stands in, too.
-        assert!((1..=2).contains(&(first - before)), "destination {destination}: {before}, {first}");
-        // The next ones do not wait for it.
-        assert!((0..4).all(|_| is_served(&overlay, echo)), "destination {destination}");
-        assert_eq!(given.load(Ordering::Relaxed), first, "destination {destination}");
-    }
-    // A destination that refuses the one that stands in refuses.
-    let refused =
-        socks(overlay.nodes[0].as_ref().unwrap().address("socks").unwrap(), "127.0.0.1", closed_port().port());
-    assert_eq!(refused.0, 5);
-}
-
-#[test]
-fn what_a_node_that_stands_in_forbids_is_told_to_nobody() {
-    let route = "class = \"interactive\"\n[limits]\nconnect = \"4s\"";
-    let mut overlay = with_second_nearest(Overlay::new(3, here, route), route);
-    // c connects to no private addresses.
-    drop(overlay.nodes[2].take());
-    let text = overlay.text(2, "").replace("allow = [\"127.0.0.0/8\"]", "");
-    overlay.nodes[2] = Some(Relay::start(Config::parse(&text, &overlay.folder.join("node.toml")).unwrap()).unwrap());
-    let echo = echo();
-    assert!(is_served(&overlay, echo));
-    // b is asked, says nothing of destinations that are down, and is well.
-    let codes = std::thread::scope(|scope| {
-        let all: Vec<_> = (0..4).map(|_| scope.spawn(|| asks_for_silence(&overlay))).collect();
-        all.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
-    });
-    assert_eq!(codes, [6; 4]);
-    assert!((0..4).all(|_| is_served(&overlay, echo)));
-}
-
-#[test]
-fn a_node_that_does_not_take_the_key_is_stood_in_for() {
-    let route = "most_relays = 0";
-    let mut overlay = with_second_nearest(Overlay::new(3, here, route), route);
-    // b knows c and itself.
-    drop(overlay.nodes[1].take());
-    let members = overlay.members(|_| None);
-    let from = members.find(&format!("[node.{}]", overlay.name(1))).unwrap();
-    std::fs::write(overlay.folder.join("1.members"), &members[from..]).unwrap();
-    overlay.nodes[1] = Some(overlay.start(1, ""));
-    let echo = echo();
-    assert!((0..3).all(|_| is_served(&overlay, echo)));
-}
-
-#[test]
-fn a_destination_that_does_not_answer_is_told_in_time_and_demotes_no_exit() {
-    let route = "class = \"interactive\"\n[limits]\nconnect = \"2s\"";
-    let overlay = with_second_nearest(Overlay::new(3, here, route), route);
-    let echo = echo();
-    assert!(is_served(&overlay, echo));
-    let begun = Instant::now();
-    assert_eq!(asks_for_silence(&overlay), 6);
-    // Twice `limits.connect` on the only path, a quarter more for the one that stands in, and room for a late host.
-    assert!(begun.elapsed() < 5 * Duration::from_secs(2), "{:?}", begun.elapsed());
-    let before = streams_of_second(&overlay);
-    assert!((0..4).all(|_| is_served(&overlay, echo)));
-    assert_eq!(streams_of_second(&overlay), before + 4);
-}
-
-#[test]
-fn a_destination_that_does_not_answer_demotes_no_exit_that_is_reached_over_others() {
-    let route = "class = \"interactive\"\n[limits]\nconnect = \"2s\"";
-    let seen = |at, to| ((at, to) == (0, 1)).then(closed_port);
-    let overlay = with_more(Overlay::new(3, seen, route), seen, route, &[(1, "near = [\"127.0.0.1/32\"]\n")]);
-    let echo = echo();
-    let is_leg = |leg: &LegStatus| leg.from == overlay.name(2) && leg.to == overlay.name(1);
-    wait_until("the nearest is known to be reached by the other", || {
-        is_served(&overlay, echo) && overlay.status(0).legs.iter().any(is_leg)
-    });
-    assert_eq!(asks_for_silence(&overlay), 6);
-    let before = streams_of_second(&overlay);
-    assert!((0..4).all(|_| is_served(&overlay, echo)));
-    assert_eq!(streams_of_second(&overlay), before + 4);
-}
-
-#[test]
-fn what_a_node_in_between_says_of_a_destination_keeps_nobody_from_standing_in() {
-    let (address, given) = sick(Sickness::Refuses);
-    let route = "class = \"interactive\"";
-    let overlay = Overlay::with_impostor(4, here, route, Some(address));
-    let mut overlay = with_more(overlay, here, route, &[(2, "near = [\"127.0.0.1/32\"]\n")]);
-    drop(overlay.nodes[2].take());
-    let echo = echo();
-    wait_until("b is asked to pass a stream on", || {
-        assert!(is_served(&overlay, echo), "{given:?}");
-        given.load(Ordering::Relaxed) > 0
-    });
-}
-
-#[test]
-fn where_one_that_stands_in_refuses_the_nearest_is_asked_again() {
-    let (address, given) = sick(Sickness::Refuses);
-    let route = "class = \"interactive\"";
-    let overlay = Overlay::with_impostor(3, here, route, Some(address));
-    let mut overlay = with_more(overlay, here, route, &[(1, "near = [\"0.0.0.0/0\"]\nrelays = false\n")]);
-    drop(overlay.nodes[2].take());
-    let echo = echo();
-    assert!(!is_served(&overlay, echo) && given.load(Ordering::Relaxed) == 1, "{given:?}");
-    overlay.nodes[2] = Some(overlay.start(2, ""));
-    assert!((0..3).all(|_| is_served(&overlay, echo)));
 }
 
 #[test]

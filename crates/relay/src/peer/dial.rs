@@ -110,8 +110,8 @@ async fn authenticate_once(
         let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
         match failure.code {
             FailureCode::Refused => Unmet::Gone(Failure::new(FailureCode::NodeUnreachable, text)),
-            // This node lacks descriptors.
-            FailureCode::Overloaded => Unmet::Other(Failure::new(FailureCode::Overloaded, text)),
+            // This node lacks descriptors, or turns for look-ups.
+            FailureCode::Overloaded => Unmet::Other(Failure::new(FailureCode::Overloaded, text).local()),
             _ => Unmet::Other(Failure::new(FailureCode::NodeUnreachable, text)),
         }
     })?;

@@ -43,12 +43,17 @@ impl Sent {
         let _ = self.first.set(Instant::now());
     }
 
+    /// One path alone has said what is told, and it has nodes in between.
+    fn is_said_by_relays(&self) {
+        let _ = self.of_relays_alone.set(());
+    }
+
     /// When it was first sent.
     pub fn when(&self) -> Option<Instant> {
         self.first.get().copied()
     }
 
-    /// What is said of the destination may be made up by a node in between: no other path has said so.
+    /// What is said may be made up by a node in between: no other path has said so.
     pub fn is_of_relays_alone(&self) -> bool {
         self.of_relays_alone.get().is_some()
     }
@@ -90,7 +95,11 @@ pub async fn reach_at(
     let (_, class) = config.classes.get(to.class.unwrap_or(BULK));
     let (paths, is_own) = node.overlay.paths(overlay, auto, class.kind, near);
     if let [only] = &paths[..] {
-        return on_path(node, only.clone(), None, to, early, (&Asked::default(), sent)).await;
+        let reached = on_path(node, only.clone(), None, to, early, (&Asked::default(), sent)).await;
+        if reached.is_err() && !only.path.relays().is_empty() {
+            sent.inspect(|sent| sent.is_said_by_relays());
+        }
+        return reached;
     }
     let again = match early {
         Early::Repeatable(bytes) => Some(bytes),
@@ -124,8 +133,8 @@ struct Search<'a> {
     /// Whether the first one is this stream's to try.
     is_own: bool,
     tried: Vec<Attempt<'a>>,
-    /// The first failure of a node, or that of the direct path.
-    first: Option<Failure>,
+    /// The first failure of a node, or that of the direct path, and whether it may be made up by a node in between.
+    first: Option<(Failure, bool)>,
     /// What was said of the destination by a path whose nodes in between may have made it up, and how that one was asked.
     said: Option<(Failure, Arc<Taken>, Arc<Asked>)>,
 }
@@ -180,7 +189,7 @@ impl Search<'_> {
                 };
                 if asked.get().is_none() {
                     // No turn came; another path may still lead there.
-                    self.first.get_or_insert(failure);
+                    self.first.get_or_insert((failure, false));
                     break;
                 }
                 if is_of_a_node(&failure) {
@@ -191,9 +200,12 @@ impl Search<'_> {
                         false => format!("over {path}: {told}; the next path is tried"),
                     };
                     node.lines.info("path", self.near, format_args!("{line}"));
-                    node.overlay.path_failed(&taken);
-                    if self.first.is_none() || taken.path.relays().is_empty() {
-                        self.first = Some(failure);
+                    if !failure.is_local {
+                        node.overlay.path_failed(&taken);
+                    }
+                    let is_direct = taken.path.relays().is_empty();
+                    if self.first.is_none() || is_direct {
+                        self.first = Some((failure, !is_direct));
                     }
                     break;
                 }
@@ -258,16 +270,21 @@ impl Search<'_> {
 
     /// What is said where no path is left.
     fn nothing(&mut self) -> Failure {
-        let said = self.relays_said().or(self.first.take());
-        said.unwrap_or_else(|| {
-            Failure::new(FailureCode::NodeUnreachable, format_args!("no path to node {}", self.near))
-        })
+        if let Some(said) = self.relays_said() {
+            return said;
+        }
+        let none = || Failure::new(FailureCode::NodeUnreachable, format_args!("no path to node {}", self.near));
+        let (failure, is_of_relays) = self.first.take().unwrap_or_else(|| (none(), false));
+        if is_of_relays {
+            self.sent.inspect(|sent| sent.is_said_by_relays());
+        }
+        failure
     }
 
     /// What one path has said alone of the destination.
     fn relays_said(&mut self) -> Option<Failure> {
         let (said, ..) = self.said.take()?;
-        let _ = self.sent.map(|sent| sent.of_relays_alone.set(()));
+        self.sent.inspect(|sent| sent.is_said_by_relays());
         Some(said)
     }
 

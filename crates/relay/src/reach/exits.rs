@@ -1,6 +1,7 @@
 //! Reaches a destination over the overlay: by the node nearest to it, and by the next one where that cannot be reached or says nothing.
 
 use std::future::pending;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -102,41 +103,63 @@ impl<'a> Exits<'a> {
                 }
                 Err(failure) => failure,
             };
-            if is_unreachable(self.node, exit, &failure) {
-                self.log_next(exit, &failure);
-                // Others have more paths than a route that says which it takes.
-                if self.auto.has_all_paths() {
-                    self.node.overlay.exit_lost(exit);
-                }
-                self.said.get_or_insert(failure);
-                self.begin();
-                continue;
-            }
-            let (is_nearest, is_late) = (exit == self.nearest, failure.code == FailureCode::TimedOut);
-            if is_nearest && !is_late && !sent.is_of_relays_alone() {
-                return Err(failure);
-            }
-            let is_refused = |failure: &Failure| failure.code == FailureCode::Refused;
-            let is_tried = self.tried.iter().any(|attempt| attempt.exit == self.nearest);
-            if is_nearest && is_late || !is_nearest && is_refused(&failure) && !is_tried {
-                // The destination is silent, or refuses. Another one that is asked has a little time yet, and so has the nearest.
-                self.until.get_or_insert(Instant::now() + self.pause);
-                if let Some(at) = self.rest.iter().position(|exit| *exit == self.nearest) {
-                    self.rest[at..].rotate_left(1);
-                    self.begin();
-                }
-            } else if self.tried.is_empty() {
-                self.begin();
-            }
-            // What others than the nearest say may be of themselves alone.
-            let counts =
-                |said: &Failure| is_refused(&failure) || !is_refused(said) && (is_nearest || is_of_a_node(said));
-            if (is_nearest || failure.code != FailureCode::Forbidden) && self.said.as_ref().is_none_or(counts) {
-                self.said = Some(failure);
+            match self.failed(exit, sent.is_of_relays_alone(), failure) {
+                ControlFlow::Continue(()) => {}
+                ControlFlow::Break(failure) => return Err(failure),
             }
         }
         let nothing = || Failure::new(FailureCode::NodeUnreachable, "no node near the destination leads there");
         Err(self.said.unwrap_or_else(nothing))
+    }
+
+    /// An exit does not lead there: goes on with the next one, or breaks with what is told. `is_unsure`: one path alone has said so, and a
+    /// node in between may have made it up.
+    fn failed(&mut self, exit: &str, is_unsure: bool, failure: Failure) -> ControlFlow<Failure> {
+        let overlay = &self.node.overlay;
+        if failure.is_local || is_unreachable(self.node, exit, &failure) {
+            self.log_next(exit, &failure);
+            // Others have more paths than a route that says which it takes.
+            if !failure.is_local && self.auto.has_all_paths() {
+                overlay.exit_lost(exit);
+            }
+            self.said.get_or_insert(failure);
+            self.begin();
+            return ControlFlow::Continue(());
+        }
+        let (is_nearest, is_late) = (exit == self.nearest, failure.code == FailureCode::TimedOut);
+        if is_nearest && !is_late && !is_unsure {
+            return ControlFlow::Break(failure);
+        }
+        let is_refused = failure.code == FailureCode::Refused && (is_nearest || !is_unsure);
+        let is_tried = self.tried.iter().any(|attempt| attempt.exit == self.nearest);
+        let goes_on = match (is_nearest, is_late) {
+            // The exit may have gone a short while ago, and others say yet that they reach it.
+            (true, true) => self.tried.is_empty() && overlay.has_failed(exit),
+            (true, false) => self.tried.is_empty(),
+            (false, _) if is_refused && !is_tried => self.nearest_is_next(),
+            (false, _) => self.tried.is_empty(),
+        };
+        if is_nearest || is_refused && !is_tried {
+            // The destination is silent, or refuses, as it seems. Others have a little time yet, and so has the nearest.
+            self.until.get_or_insert(Instant::now() + self.pause);
+        }
+        if goes_on {
+            self.begin();
+        }
+        // What others than the nearest say may be of themselves alone.
+        let counts =
+            |said: &Failure| is_refused || said.code != FailureCode::Refused && (is_nearest || is_of_a_node(said));
+        let is_told = is_nearest || !is_unsure && failure.code != FailureCode::Forbidden;
+        if is_told && self.said.as_ref().is_none_or(counts) {
+            self.said = Some(failure);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Makes the nearest the next one to try, if it is still to be tried.
+    fn nearest_is_next(&mut self) -> bool {
+        let at = self.rest.iter().position(|exit| *exit == self.nearest);
+        at.inspect(|at| self.rest[*at..].rotate_left(1)).is_some()
     }
 
     /// Begins to try the next one beside the nearest of those that are tried. Any other has had its time.
@@ -149,10 +172,11 @@ impl<'a> Exits<'a> {
         self.begin();
     }
 
-    /// Begins to try the next one, if any is left. One that is the only one has all early payload, the others what may arrive twice.
+    /// Begins to try the next one, if any is left. One that is the only one, and is not cut off,
+    /// has all early payload, the others what may arrive twice.
     fn begin(&mut self) {
         let Some(exit) = self.rest.pop() else { return };
-        let is_only = self.rest.is_empty() && self.tried.is_empty();
+        let is_only = self.rest.is_empty() && self.tried.is_empty() && self.until.is_none();
         let early = match &self.early {
             _ if is_only => self.early.take().unwrap_or(Early::Nothing),
             Some(Early::Repeatable(bytes)) => Early::Repeatable(bytes),

@@ -360,7 +360,7 @@ fn queued(socket: &impl AsFd, request: libc::c_ulong) -> Option<u64> {
     if asked == 0 { u64::try_from(bytes).ok() } else { None }
 }
 
-fn new_socket(address: SocketAddr, options: &TcpOptions) -> Result<Socket, SocketError> {
+pub(crate) fn new_socket(address: SocketAddr, options: &TcpOptions) -> Result<Socket, SocketError> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;
     socket.set_linger(Some(Duration::ZERO))?;

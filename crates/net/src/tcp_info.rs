@@ -101,16 +101,17 @@ pub struct Options {
 /// # Errors
 /// If it is not a TCP socket.
 pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
+    raw_info(socket).map(|raw| TcpInfo::from(&raw))
+}
+
+fn raw_info(socket: &impl AsFd) -> io::Result<Raw> {
     let mut raw = Raw::default();
     let mut length = size_of::<Raw>() as libc::socklen_t;
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the pointer and length describe `raw`, which holds integers only; the kernel fills a prefix.
     let result =
         unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut raw).cast(), &raw mut length) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(TcpInfo::from(&raw))
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(raw) }
 }
 
 /// As [`tcp_info`], with what the socket's send buffer holds: one more system call.
@@ -310,7 +311,31 @@ struct Raw {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
+    use ekiden_units::Bytes;
+
     use super::*;
+    use crate::socket::{TcpOptions, new_socket};
+
+    /// The window scale that a connection's own side has offered: its half of `tcpi_snd_wscale` and `tcpi_rcv_wscale`.
+    fn offered_scale(options: &TcpOptions) -> u8 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let socket = new_socket(address, options).unwrap();
+        socket.set_nonblocking(false).unwrap();
+        socket.connect(&address.into()).unwrap();
+        raw_info(&socket).unwrap().state_and_flags[6] >> 4
+    }
+
+    #[test]
+    fn the_window_with_which_a_connection_begins_does_not_bound_the_one_it_may_grow_to() {
+        let given = TcpOptions { first_window: Some(Bytes(128 << 10)), ..TcpOptions::default() };
+        let small = TcpOptions { receive_buffer: Some(Bytes(128 << 10)), ..TcpOptions::default() };
+        let scale = offered_scale(&TcpOptions::default());
+        assert_eq!(offered_scale(&given), scale);
+        assert!(offered_scale(&small) < scale, "{scale}");
+    }
 
     #[test]
     fn what_a_kernel_does_not_know_is_zero_and_what_it_knows_beyond_is_left_out() {

@@ -328,6 +328,7 @@ mod tests {
         raw_info(&socket).unwrap().state_and_flags[6] >> 4
     }
 
+    /// Only kernels whose SO_RCVLOWAT clamps the window can fail it: most before Linux 6.18.
     #[test]
     fn the_window_with_which_a_connection_begins_does_not_bound_the_one_it_may_grow_to() {
         let given = TcpOptions { first_window: Some(Bytes(128 << 10)), ..TcpOptions::default() };

@@ -153,6 +153,11 @@ impl Pool {
         self.lock().get(name).map_or(0, |warm| warm.idle.len())
     }
 
+    /// How many connections are kept to all peers.
+    pub fn idle_of_all(&self) -> usize {
+        self.lock().values().map(|warm| warm.idle.len()).sum()
+    }
+
     /// What is known of the length of segments to `peer`.
     pub fn segments(&self, name: &str) -> Segments {
         self.lock().get(name).map(|warm| warm.segments.clone()).unwrap_or_default()

@@ -4,7 +4,8 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::overlay::{Overlay, here};
@@ -214,4 +215,21 @@ fn what_may_arrive_once_is_not_given_to_an_exit_that_has_little_time() {
     stream.write_all(&[7; 1000]).unwrap();
     let _ = stream.read(&mut [0]);
     assert_eq!((given.load(Ordering::Relaxed), heard.load(Ordering::Relaxed)), (before + 1, 0));
+}
+
+#[test]
+fn an_exit_that_nobody_reaches_comes_last_on_routes_that_choose_their_paths_too() {
+    let (counter, address) = listener();
+    let dialled = Arc::new(AtomicUsize::new(0));
+    let count = dialled.clone();
+    // It ends each connection at once.
+    std::thread::spawn(move || counter.incoming().for_each(|_| _ = count.fetch_add(1, Ordering::Relaxed)));
+    let route = "class = \"interactive\"\nmost_relays = 0";
+    let overlay = with_second_nearest(Overlay::with_impostor(3, here, route, Some(address)), route);
+    wait_until("the nearest is dialled", || is_served(&overlay, echo()) && dialled.load(Ordering::Relaxed) > 0);
+    let before = dialled.load(Ordering::Relaxed);
+    assert!((0..12).all(|_| is_served(&overlay, echo())));
+    // Questions go there yet.
+    let after = dialled.load(Ordering::Relaxed);
+    assert!(after < before + 8, "{before}, {after}");
 }

@@ -1,5 +1,7 @@
 //! How a flow ends whose time is over.
 
+use std::time::Duration;
+
 use ekiden_record::{Kept, Outcome, Record};
 use ekiden_scenario::Scenario;
 use ekiden_sim::{Options, simulate};
@@ -51,6 +53,22 @@ fn a_flow_that_begins_when_the_queues_behind_one_that_was_cut_are_empty_has_the_
         // The queues that the first has left take 120 and 40 ms, and its buffers nothing.
         let part = second.received_bytes as f64 / alone;
         assert!((0.9..=1.0).contains(&part), "{via}: {part}");
+    }
+}
+
+#[test]
+fn a_flow_that_is_cut_while_pacing_holds_a_segment_ends_and_others_go_on() {
+    let (ended, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for ms in [2003, 2007, 2011] {
+            let second = "duration = \"4s\"\n[tcp]\ncongestion = \"bbr\"";
+            let (record, _) = run(&[&format!("duration = \"{ms}ms\""), second]);
+            let _ = ended.send([record.flows[0].duration_us, record.flows[1].duration_us]);
+        }
+    });
+    for ms in [2003, 2007, 2011] {
+        let durations = result.recv_timeout(Duration::from_secs(120)).expect("time goes on");
+        assert_eq!(durations, [ms * 1000, 4_000_000]);
     }
 }
 

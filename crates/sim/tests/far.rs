@@ -83,6 +83,16 @@ fn a_shallow_queue_makes_no_storm() {
     }
 }
 
+/// 1.1 ms are more than hosts are late by.
+#[test]
+fn four_of_it_do_not_take_the_overflows_of_a_queue_of_a_millisecond_for_chance() {
+    let line = "rate = \"100Mbit/s\"\ndelay = \"40ms\"\nqueue = \"14KB\"";
+    let (record, _) = run(&["ekiden_far"; 4], line, 40, 0);
+    for flow in 0..4 {
+        assert!(again(&record, flow) < 0.03, "{} sent again", again(&record, flow));
+    }
+}
+
 /// Eight of it in a tenth of a bandwidth-delay product.
 #[test]
 fn eight_of_it_share_a_shallow_queue() {

@@ -444,6 +444,7 @@ impl Sender {
         self.window.on_end();
         self.timer.stop();
         self.persist.stop();
+        self.pacer.look_anew();
     }
 
     /// What it is doing.

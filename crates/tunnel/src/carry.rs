@@ -32,8 +32,8 @@ pub enum CarryError {
     Closed,
     /// Nothing of this end arrives, and the other end is heard.
     #[error(
-        "what this end sends has not arrived for 10 s, and the other end is heard: the path drops large packets, or all of this direction; \
-         the other end connects anew"
+        "what this end sends has not arrived for 10 s or 14 round trips, and the other end is heard: the path drops large packets, or all of this \
+         direction; the other end connects anew"
     )]
     Unheard,
     /// Nothing came for too long.

@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use super::*;
+use crate::tcp_info::tcp_info;
 
 #[test]
 fn a_connection_that_is_watched_closely_gets_its_timeouts_back() {
@@ -43,8 +44,8 @@ fn what_lies_behind_urgent_data_is_seen() {
     assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap().0, 0);
 }
 
-/// What a connection with these options takes although its receiver reads nothing, in bytes.
-fn taken_unread(options: &TcpOptions) -> u64 {
+/// The window that a connection with these options begins with, and what it takes although its receiver reads nothing, in bytes.
+fn first_and_taken_unread(options: &TcpOptions) -> [u64; 2] {
     let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), true, &TcpOptions::default()).unwrap();
     let address = listener.local_addr().unwrap();
     let socket = new_socket(address, options).unwrap();
@@ -52,6 +53,7 @@ fn taken_unread(options: &TcpOptions) -> u64 {
     socket.connect(&address.into()).unwrap();
     let mut receiver = TcpStream::from(socket);
     let (sender, _) = accept(&listener).unwrap();
+    let first = tcp_info(&sender).unwrap().send_window_bytes.into();
     // No read waits for more than there is.
     send(&sender, b"x", false).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -61,7 +63,7 @@ fn taken_unread(options: &TcpOptions) -> u64 {
         while send(&sender, &[7; 65536], false).is_ok() {}
         std::thread::sleep(Duration::from_millis(200));
         match unread(&receiver) {
-            more if more == taken => return taken,
+            more if more == taken => return [first, taken],
             more => taken = more,
         }
     }
@@ -70,8 +72,10 @@ fn taken_unread(options: &TcpOptions) -> u64 {
 #[test]
 fn a_connection_begins_with_the_window_that_it_is_given() {
     let window = 1 << 20;
-    assert!(taken_unread(&TcpOptions { first_window: Some(Bytes(window)), ..TcpOptions::default() }) >= window);
-    assert!(taken_unread(&TcpOptions::default()) < window / 2);
+    let given = first_and_taken_unread(&TcpOptions { first_window: Some(Bytes(window)), ..TcpOptions::default() });
+    assert!(given.iter().all(|bytes| *bytes >= window), "{given:?}");
+    let kernels = first_and_taken_unread(&TcpOptions::default());
+    assert!(kernels.iter().all(|bytes| *bytes < window / 2), "{kernels:?}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::config::{Config, Peer};
 use crate::pool::DialPermit;
 use crate::shared::Node;
 
-/// How long an answer may take.
+/// How long an answer may take, and before that the place to ask for it.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Asks the peer of this name, and tells it the nodes to which this one wants paths. How long the answer takes is the leg's round trip.

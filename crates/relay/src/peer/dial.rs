@@ -24,16 +24,15 @@ const TAKEOVER: Duration = Duration::from_millis(100);
 /// The window with which a leg begins, where the kernel would have begun with 64 KiB: so that its sender can go on at once from what it
 /// knows of the path, by a round trip's worth of most lines.
 const FIRST_WINDOW: usize = 1 << 20;
-/// Less than this is hardly more than the kernel's.
-const FIRST_WINDOW_LEAST: usize = 128 << 10;
 /// Legs together may have one in so many bytes of `limits.memory` in windows that nothing has asked for.
 const WINDOWS: usize = 8;
 
-/// The window that a leg begins with which is dialled now, while others are open.
+/// The window that a leg begins with which is dialled now: none but the kernel's where so many connections are open, and legs idle, that
+/// there is no room for one more.
 pub fn first_window(node: &Node, config: &Config) -> Option<Bytes> {
-    let open = node.connections.load(Ordering::Relaxed);
-    let part = config.limits.memory / WINDOWS / open.max(1);
-    (part >= FIRST_WINDOW_LEAST).then_some(Bytes(part.min(FIRST_WINDOW) as u64))
+    let open = node.connections.load(Ordering::Relaxed) + node.pool.idle_of_all();
+    let most = config.limits.memory / WINDOWS / FIRST_WINDOW;
+    (open < most).then_some(Bytes(FIRST_WINDOW as u64))
 }
 
 /// For how long a connection to a node, and who is there, are waited for.

@@ -118,8 +118,8 @@ impl<'a> Exits<'a> {
         let overlay = &self.node.overlay;
         if failure.is_local || is_unreachable(self.node, exit, &failure) {
             self.log_next(exit, &failure);
-            // Others have more paths than a route that says which it takes.
-            if !failure.is_local && self.auto.has_all_paths() {
+            // Others may have more paths than a route that says which it takes.
+            if !failure.is_local && (self.auto.has_all_paths() || overlay.is_cut_off(exit)) {
                 overlay.exit_lost(exit);
             }
             self.said.get_or_insert(failure);

@@ -30,10 +30,13 @@ EK_FN int ek_far_is_beyond(const struct ek_far *state, ek_u32 part)
 	return part > state->chance + state->chance / 2 + (1u << EK_FAR_LOSS_SHIFT) / 128;
 }
 
+/* Hosts are late by less than this, in microseconds: what makes round trips longer by no more may be no queue. */
+#define EK_FAR_HOST_US 1000
+
 /* A round tells how late jitter makes the least round trip. One in which the window was no more than what the path carries tells what
  * is lost by chance: at most EK_FAR_CHANCE, and no more than before where the queue was half as long as one that overflowed, unless
- * jitter hides it. A 64th of a round trip is no queue, whatever has been taken for an overflow: else what chance takes, once it is taken
- * for one, is never learnt. The first rounds count more. */
+ * jitter hides it. As little as hosts are late by, a 64th of a round trip and at most EK_FAR_HOST_US, is no queue, whatever has been taken
+ * for an overflow: else what chance takes, once it is taken for one, is never learnt. The first rounds count more. */
 EK_FN void ek_far_learn(struct ek_far *state, const struct ek_far_seen *seen)
 {
 	ek_u32 part = ek_min(seen->part, EK_FAR_CHANCE), shift = ek_min(state->learnt + 1u, 4), late_us;
@@ -50,7 +53,7 @@ EK_FN void ek_far_learn(struct ek_far *state, const struct ek_far_seen *seen)
 		return;
 	if (part <= state->chance) {
 		state->chance -= (state->chance - part) >> shift;
-	} else if (seen->most_us <= ek_max(state->depth_us / 2, state->base_us / 64) || seen->swing_us > seen->target_us) {
+	} else if (seen->most_us <= ek_max(state->depth_us / 2, ek_min(state->base_us / 64, EK_FAR_HOST_US)) || seen->swing_us > seen->target_us) {
 		/* As much is lost without a queue as with one: it had not overflowed. */
 		if (state->learnt < 3 && ek_far_is_beyond(state, part))
 			state->depth_us = EK_FAR_NONE;

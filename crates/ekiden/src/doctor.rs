@@ -4,6 +4,7 @@ mod registry;
 mod tunnel;
 
 use std::fmt::Display;
+use std::io::{self, IsTerminal};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -126,6 +127,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     findings.extend(machine());
     findings.extend(paths.findings);
     let fixed = if args.fix { fix(root, &findings) } else { Fixed::default() };
+    // Whatever becomes of standard output, this must not be lost.
+    if !fixed.changed.is_empty() && !io::stdout().is_terminal() {
+        out::note(undo(&fixed.changed));
+    }
     let assumed = args.rtt.is_none() && paths.rtt.is_none();
     match args.json {
         true => out::line(serde_json::to_string_pretty(&json(&aim, &findings, &paths.failed, &fixed))?)?,
@@ -289,11 +294,13 @@ fn text(aim: &Aim, assumed: bool, findings: &[Finding], failed: &[Failed], fixed
     for (finding, _) in changed {
         text += &format!("  {} = {}\n", finding.subject, finding.fixed_value().unwrap_or_default());
     }
-    text += "\nTo keep it, put these lines into /etc/sysctl.d/90-ekiden.conf. To undo it:\n";
-    for (finding, before) in changed {
-        text += &format!("  {}\n", set(&finding.subject, before));
-    }
-    text
+    text + "\nTo keep it, put these lines into /etc/sysctl.d/90-ekiden.conf. " + &undo(changed) + "\n"
+}
+
+/// How what was changed is undone, without the end of the last line.
+fn undo(changed: &[Changed<'_>]) -> String {
+    let lines = changed.iter().map(|(finding, before)| format!("\n  {}", set(&finding.subject, before)));
+    format!("To undo it:{}", lines.collect::<String>())
 }
 
 /// Within so many columns, but for commands, which are copied.

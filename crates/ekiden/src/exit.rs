@@ -15,7 +15,7 @@ use crate::sweep::SweepFailed;
 pub const HELP: &str = "Exit codes:
   0  done
   1  failed for a reason not listed here
-  2  wrong usage of the command line
+  2  wrong usage of the command line, or nothing runs here that it could ask
   3  a scenario, configuration, key, record or other file is wrong, unreadable, unwritable (on a full disk, too) or in the way
   4  this machine lacks something: a privilege, a kernel feature, a program, a file that another process holds
   5  the network failed: an address cannot be bound, a peer cannot be reached or has another key, a flow broke
@@ -52,7 +52,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
         return Some(3);
     }
-    if error.is::<ekiden_plan::Error>() {
+    if error.is::<ekiden_plan::Error>() || error.is::<crate::out::Unwritten>() {
         return Some(3);
     }
     if let Some(error) = error.downcast_ref::<ekiden_files::ConfigError>() {
@@ -218,7 +218,6 @@ fn of_sweep(error: &ekiden_sweep::Error) -> u8 {
     match (error, error.kind()) {
         // As if the signal had not been waited for.
         (Error::Interrupted { signal, .. }, _) => 128_u8.saturating_add(u8::try_from(*signal).unwrap_or_default()),
-        (_, ErrorKind::Usage) => 2,
         (_, ErrorKind::File) => 3,
         (_, ErrorKind::Other) => 1,
     }

@@ -1,12 +1,16 @@
 //! Standard output, where a reader that has seen enough (`ekiden … | head`) is no error; and standard error, where none is.
 
 use std::fmt::Display;
-use std::io::{BufWriter, ErrorKind, StdoutLock, Write};
+use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 use std::process::exit;
 
-use anyhow::Context;
 use ekiden_record::Error;
 use ekiden_report::{plain, plain_toml};
+
+/// What was to be said could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output: {0}")]
+pub struct Unwritten(io::Error);
 
 /// The most columns of a text that is wrapped, however wide the terminal is.
 pub const WIDEST: usize = 100;
@@ -68,7 +72,7 @@ pub fn said(said: &clap::Error) -> anyhow::Result<()> {
     let printed = said.print().and_then(|()| std::io::stdout().flush());
     match printed {
         Err(error) if error.kind() == ErrorKind::BrokenPipe || said.use_stderr() => Ok(()),
-        printed => printed.context("standard output"),
+        printed => Ok(printed.map_err(Unwritten)?),
     }
 }
 
@@ -78,7 +82,7 @@ pub fn csv(print: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> Result<(), Erro
     let written = print(&mut out).and_then(|()| Ok(out.flush()?));
     match written {
         Err(Error::Output(error)) if error.kind() == ErrorKind::BrokenPipe => exit(0),
-        Err(Error::Output(error)) => Err(error).context("standard output"),
+        Err(Error::Output(error)) => Err(Unwritten(error).into()),
         written => Ok(written?),
     }
 }
@@ -88,7 +92,7 @@ fn write(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(plain(text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => exit(0),
-        result => result.context("standard output"),
+        result => Ok(result.map_err(Unwritten)?),
     }
 }
 

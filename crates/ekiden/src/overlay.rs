@@ -98,7 +98,21 @@ fn mbit(bit_s: u64) -> String {
 /// A line for each leg that has failed a short while ago.
 fn failed(status: &Status) -> String {
     let line = |[from, to]: &[String; 2]| format!("the leg from {from} to {to} has failed: streams avoid it for now\n");
-    status.failed.iter().map(line).collect()
+    let since = still_failed(status).map(|(to, seconds)| {
+        format!(
+            "the leg from {} to {to} has failed {} ago, and nothing has come about on it since\n",
+            status.node,
+            ago(seconds)
+        )
+    });
+    status.failed.iter().map(line).chain(since).collect()
+}
+
+/// The nodes to which the leg of the node that tells has failed longer ago than streams avoid it for, and since when nothing has come about.
+fn still_failed(status: &Status) -> impl Iterator<Item = (&str, f64)> {
+    let is_avoided = |to: &str| status.failed.iter().any(|[from, other]| *from == status.node && other == to);
+    let since = status.nodes.iter().filter_map(|node| Some((node.name.as_str(), node.failed_s?)));
+    since.filter(move |(to, _)| !is_avoided(to))
 }
 
 /// A time for a table, in the unit that suits it.

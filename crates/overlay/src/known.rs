@@ -82,8 +82,8 @@ impl Known {
         self.own.get(to).is_some_and(|leg| leg.is_shunned(now))
     }
 
-    /// When this node's leg to another has last failed.
-    pub(crate) fn failed_at(&self, to: &str) -> Option<Time> {
+    /// When this node's leg to another has last failed, if nothing has come about on it since.
+    pub fn failed_at(&self, to: &str) -> Option<Time> {
         self.own.get(to)?.failed_at()
     }
 

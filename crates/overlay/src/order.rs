@@ -56,17 +56,13 @@ impl Order {
         }
         exits.sort_by_cached_key(|exit| {
             let Some(seen) = self.0.get_mut(*exit) else { return false };
-            // Whoever comes while this stream tries it goes elsewhere.
-            let is_last = |at: &mut Time| {
-                let is_last = now.since(*at) < LAST;
-                if !is_last {
-                    *at = now;
-                }
-                is_last
-            };
-            let for_all = seen.lost.as_mut().is_some_and(is_last);
-            let for_this = seen.silent.get_mut(destination).is_some_and(is_last);
-            for_all || for_this
+            let mut since: Vec<&mut Time> = seen.lost.iter_mut().chain(seen.silent.get_mut(destination)).collect();
+            let is_last = since.iter().any(|at| now.since(**at) < LAST);
+            if !is_last {
+                // Whoever comes while this stream tries it goes elsewhere.
+                since.iter_mut().for_each(|at| **at = now);
+            }
+            is_last
         });
     }
 
@@ -115,6 +111,17 @@ mod tests {
         order.opened("a", "x");
         assert_eq!(sorted(&mut order, "x", 34), "ab");
         assert_eq!(sorted(&mut order, "w", 32), "ba");
+    }
+
+    #[test]
+    fn an_exit_that_comes_last_for_two_reasons_is_tried_when_both_are_over() {
+        let mut order = Order::default();
+        order.lost("a", Time::secs(1));
+        order.silent("a", "x", Time::secs(10));
+        let first = (2..100).find(|second| sorted(&mut order, "x", *second) == "ab");
+        assert_eq!(first, Some(40));
+        order.opened("a", "x");
+        assert_eq!(sorted(&mut order, "x", 41), "ab");
     }
 
     #[test]

@@ -233,3 +233,13 @@ fn an_exit_that_nobody_reaches_comes_last_on_routes_that_choose_their_paths_too(
     let after = dialled.load(Ordering::Relaxed);
     assert!(after < before + 8, "{before}, {after}");
 }
+
+#[test]
+fn an_exit_that_is_known_to_hang_costs_no_time_at_each_destination() {
+    let (address, _) = sick(Sickness::Hung);
+    let route = "class = \"interactive\"\n[limits]\nconnect = \"40s\"";
+    let overlay = with_second_nearest(Overlay::with_impostor(3, here, route, Some(address)), route);
+    // Each waits for less than three eighths of `limits.connect`.
+    wait_until("the leg to it has failed", || is_served(&overlay, echo()));
+    assert!((0..4).all(|_| is_served(&overlay, echo())));
+}

@@ -5,16 +5,24 @@ use std::sync::OnceLock;
 
 /// The least that is reckoned with, however narrow a terminal says it is.
 const COLUMNS_LEAST: usize = 40;
+/// What is reckoned with where a terminal does not say.
+const COLUMNS_USUAL: usize = 80;
 
 /// The columns of the terminal that standard output is, or of `COLUMNS` in the environment where it is none. `None` without either: what reads
 /// a pipe or a file, such as grep, wants whole lines. Found once.
 pub fn columns() -> Option<usize> {
     static FOUND: OnceLock<Option<usize>> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        let of_terminal = || comfy_table::Table::new().width().map(usize::from);
-        let of_environment = || std::env::var("COLUMNS").ok()?.parse().ok();
-        of_terminal().or_else(of_environment).map(|columns: usize| columns.max(COLUMNS_LEAST))
+        let of_terminal = comfy_table::Table::new().width().map(usize::from);
+        of_both(of_terminal, std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()))
     })
+}
+
+/// 0 says that it is not known.
+fn of_both(terminal: Option<usize>, environment: Option<usize>) -> Option<usize> {
+    let is_said = |columns: &usize| *columns > 0;
+    let said = terminal.filter(is_said).or_else(|| environment.filter(is_said));
+    said.or_else(|| terminal.map(|_| COLUMNS_USUAL)).map(|columns| columns.max(COLUMNS_LEAST))
 }
 
 /// Text within so many columns, broken between words. A line that is continued keeps its indent. A word that is longer stays whole, and so
@@ -89,6 +97,15 @@ pub fn plain(shown: impl Display) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_that_does_not_say_its_width_has_80_columns() {
+        assert_eq!(of_both(Some(0), None), Some(80));
+        assert_eq!(of_both(Some(0), Some(120)), Some(120));
+        assert_eq!(of_both(Some(30), Some(120)), Some(40));
+        assert_eq!(of_both(None, Some(0)), None);
+        assert_eq!(of_both(None, None), None);
+    }
 
     #[test]
     fn a_line_is_broken_between_words_and_keeps_its_indent() {

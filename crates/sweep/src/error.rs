@@ -124,9 +124,7 @@ pub enum Error {
 /// The kind of an [`Error`]: who can correct it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The caller: with another name for the output.
-    Usage,
-    /// The owner of the files: one is wrong, unreadable or unwritable.
+    /// The owner of the files: one is wrong, unreadable, unwritable or in the way.
     File,
     /// Anything else.
     Other,
@@ -136,9 +134,10 @@ impl Error {
     /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Exists { .. } | Self::AtWork { .. } => ErrorKind::Usage,
             Self::SameRecord { .. } | Self::Start(_) | Self::Interrupted { .. } => ErrorKind::Other,
-            Self::Unreadable { .. }
+            Self::Exists { .. }
+            | Self::AtWork { .. }
+            | Self::Unreadable { .. }
             | Self::NoSweep { .. }
             | Self::TooNew { .. }
             | Self::Unwritable { .. }

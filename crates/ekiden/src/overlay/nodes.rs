@@ -2,6 +2,7 @@
 
 use ekiden_relay::Status;
 use ekiden_report::Table;
+use serde_json::json;
 
 use super::{Asked, ago, failed, mbit};
 use crate::out::{self, Width};
@@ -17,7 +18,10 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let status = args.asked.ask()?;
     match args.asked.json {
-        true => out::line(serde_json::to_string_pretty(&status.nodes)?),
+        true => {
+            let told = json!({ "nodes": status.nodes, "legs": status.legs, "failed": status.failed });
+            out::line(serde_json::to_string_pretty(&told)?)
+        }
         false => out::text(args.asked.width.fitted(&text(&status, args.asked.width))),
     }
 }

@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 use ekiden_relay::{CandidateStatus, DestinationError, ExitStatus, Pattern, Status, Target};
 use ekiden_report::Table;
 use ekiden_units::HostPort;
+use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::{Asked, ago, arrows, mbit};
+use super::{Asked, ago, arrows, mbit, still_failed};
 use crate::out;
 use crate::usage::misused;
 
@@ -27,12 +29,51 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let way = way(&status, &args.destination).unwrap_or_else(|error| misused(&error.to_string()));
     let places: Vec<&ExitStatus> = status.exits.iter().filter(|place| way.has(place)).collect();
     match args.asked.json {
-        true => out::line(serde_json::to_string_pretty(&places)?),
+        true => out::line(serde_json::to_string_pretty(&told(&status, &args.destination, &way, &places))?),
         false => {
             let text = text(&status, &args.destination, &way, &places, args.asked.width.columns());
             out::text(args.asked.width.fitted(&text))
         }
     }
+}
+
+/// The same facts for a script.
+fn told(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus]) -> Value {
+    let (name, because, exit, nodes) = match way {
+        Way::Refused(route) => ("refuse", format!("the route to {route} refuses it"), None, None),
+        Way::Chain(route, chain) => ("chain", format!("the route to {route} says which way"), None, Some(chain)),
+        Way::Here(why) => ("here", (*why).to_owned(), None, None),
+        Way::Nowhere(why) => ("nowhere", why.clone(), None, None),
+        Way::To { exit, because, .. } => ("exit", format!("{because} {exit}"), Some(exit), None),
+    };
+    let failed: Vec<_> = failed_legs(status, exit, places).collect();
+    json!({
+        "node": status.node, "destination": destination, "way": name, "because": because, "exit": exit, "nodes": nodes,
+        "failed": failed, "paths": places,
+    })
+}
+
+/// The legs to an exit, and on the paths to it, that have failed.
+fn failed_legs<'a>(
+    status: &'a Status,
+    exit: Option<&'a String>,
+    places: &'a [&ExitStatus],
+) -> impl Iterator<Item = FailedLeg<'a>> {
+    let avoided = status.failed.iter().map(|[from, to]| FailedLeg { from, to, ago_s: None });
+    let still = still_failed(status).map(|(to, ago_s)| FailedLeg { from: &status.node, to, ago_s: Some(ago_s) });
+    let is_of = move |leg: &FailedLeg<'_>| {
+        let is_exits = exit.is_some_and(|exit| leg.from == exit || leg.to == exit);
+        is_exits || places.iter().any(|place| has_leg(&status.node, &place.path, [leg.from, leg.to]))
+    };
+    avoided.chain(still).filter(is_of)
+}
+
+/// A leg that has failed: a short while ago, so that streams avoid it, or so long ago, and nothing has come about on it since.
+#[derive(Serialize)]
+struct FailedLeg<'a> {
+    from: &'a str,
+    to: &'a str,
+    ago_s: Option<f64>,
 }
 
 fn text(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus], columns: Option<usize>) -> String {
@@ -52,9 +93,15 @@ fn text(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus], c
         // A string takes whatever is written to it.
         let _ = writeln!(text, "no {kind}stream has gone there yet, so no path is chosen");
     }
-    let is_of = |leg: &&[String; 2]| leg.contains(exit) || places.iter().any(|place| has_leg(node, &place.path, leg));
-    for failed in status.failed.iter().filter(is_of) {
-        let _ = writeln!(text, "the leg {} → {} has failed a short while ago", failed[0], failed[1]);
+    for FailedLeg { from, to, ago_s } in failed_legs(status, Some(exit), places) {
+        let _ = match ago_s {
+            None => writeln!(text, "the leg {from} → {to} has failed a short while ago"),
+            Some(s) => writeln!(
+                text,
+                "the leg {from} → {to} has failed {} ago, and nothing has come about on it since",
+                ago(s)
+            ),
+        };
     }
     for place in places {
         explain(&mut text, status, place, columns);
@@ -143,7 +190,7 @@ fn narrowest(near: &[String], target: &Target) -> Option<(u8, usize, bool)> {
 }
 
 /// Whether a path has this leg, in one direction or the other.
-fn has_leg(node: &str, path: &[String], [from, to]: &[String; 2]) -> bool {
+fn has_leg(node: &str, path: &[String], [from, to]: [&str; 2]) -> bool {
     let all: Vec<&str> = std::iter::once(node).chain(path.iter().map(String::as_str)).collect();
     all.windows(2).any(|pair| pair == [from, to] || pair == [to, from])
 }
@@ -154,7 +201,10 @@ fn explain(text: &mut String, status: &Status, place: &ExitStatus, columns: Opti
         "" => format!("{} streams", place.kind),
         policy => format!("{} streams ({policy})", place.kind),
     };
-    let has_failed = |path: &[String]| status.failed.iter().any(|leg| has_leg(node, path, leg));
+    let has_failed = |path: &[String]| {
+        let is_avoided = status.failed.iter().any(|[from, to]| has_leg(node, path, [from, to]));
+        is_avoided || still_failed(status).any(|(to, _)| has_leg(node, path, [node, to]))
+    };
     let path = arrows(node, &place.path);
     let since = place.since_s.map_or_else(String::new, |seconds| format!(", for {}", ago(seconds)));
     let choice = match &place.why {

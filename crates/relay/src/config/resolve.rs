@@ -349,6 +349,11 @@ impl Source<'_> {
         span: Range<usize>,
         peers: &IndexMap<String, Peer>,
     ) -> Result<Vec<String>> {
+        if via.is_empty() {
+            let message =
+                "'via' names no node: to connect from here, leave it out, and say action = \"direct\" in a route";
+            return Err(self.error(Some(span), message.into()));
+        }
         let chain = via.iter().map(|name| self.node_name(name)).collect::<Result<Vec<_>>>()?;
         if chain.len() > MAX_CHAIN {
             return Err(self.error(Some(span), format!("a chain has at most {MAX_CHAIN} nodes")));

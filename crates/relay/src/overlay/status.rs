@@ -100,6 +100,9 @@ pub struct NodeStatus {
     /// For how many seconds no stream goes over it where another path is left, because it held streams back.
     #[serde(default)]
     pub aside_s: Option<f64>,
+    /// So many seconds ago this node's leg to it failed, and nothing has come about on it since.
+    #[serde(default)]
+    pub failed_s: Option<f64>,
 }
 
 /// A leg, as one node sends on it.
@@ -290,6 +293,7 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
         load: known.load(name),
         credit: known.credit(name, now),
         aside_s: places.aside(name, now).map(seconds),
+        failed_s: known.failed_at(name).map(|at| seconds(now.since(at))),
     };
     let nodes: Vec<_> = members.map(node).collect();
     let absent = config.overlay.iter().flat_map(|overlay| &overlay.absent);

@@ -85,7 +85,9 @@ impl<'a> Exits<'a> {
     async fn run(mut self) -> Result<Upstream, Failure> {
         self.begin();
         while let Some(last) = self.tried.last() {
-            let (sent, until, pause) = (last.sent.clone(), self.until, self.pause);
+            let (sent, until) = (last.sent.clone(), self.until);
+            // One that nobody is known to reach hardly needs time.
+            let pause = if self.node.overlay.is_cut_off(last.exit) { self.pause / 16 } else { self.pause };
             let has_next = !self.rest.is_empty() && self.may_be_beside;
             let (Attempt { exit, sent, .. }, reached) = tokio::select! {
                 biased;
@@ -192,11 +194,14 @@ impl<'a> Exits<'a> {
         self.tried.push(Attempt { exit, sent, reached });
     }
 
-    /// An exit has led there. Another one that had its time and said nothing comes last for this destination.
+    /// An exit has led there. Another one that had its time and said nothing comes last for this destination, and one that nobody is known
+    /// to reach for all.
     fn opened(&self, exit: &str) {
         let (overlay, to) = (&self.node.overlay, &self.destination);
         overlay.exit_opened(exit, to);
         let is_late = |other: &&Attempt<'_>| other.sent.when().is_some_and(|sent| sent.elapsed() >= self.pause);
+        let others = || self.tried.iter().map(|other| other.exit).chain(self.gave_way.iter().copied());
+        others().filter(|other| overlay.is_cut_off(other)).for_each(|other| overlay.exit_lost(other));
         let late = self.tried.iter().filter(is_late).map(|other| other.exit);
         for silent in late.chain(self.gave_way.iter().copied()) {
             overlay.exit_silent(silent, to);
@@ -215,6 +220,9 @@ impl<'a> Exits<'a> {
         let Some(next) = self.rest.last() else { return };
         let line = match self.node.config().log_addresses {
             true => format!("to {}: {failure}; node {next} is near it as well, and is tried", self.destination),
+            false if failure.is_local => {
+                format!("{failure}; node {next} is near the destination as well, and is tried")
+            }
             false => {
                 format!("node {exit} cannot be reached; node {next} is near the destination as well, and is tried")
             }
@@ -243,9 +251,11 @@ async fn says_nothing(sent: &Sent, pause: Duration) {
 /// Whether a node cannot be reached on any path, or lets this one in on none. Where some say nothing, what is known of its legs tells: it
 /// says nothing either of a destination that does not answer.
 fn is_unreachable(node: &Node, exit: &str, failure: &Failure) -> bool {
-    use FailureCode::{Authentication, NodeUnreachable, TimedOut, UnknownNode};
+    use FailureCode::{Authentication, NodeUnreachable, Overloaded, TimedOut, UnknownNode};
     let is_exits = match failure.code {
         NodeUnreachable | Authentication | UnknownNode => true,
+        // No turn came on a leg that has failed: streams that wait in vain hold all.
+        Overloaded => node.overlay.has_failed(exit),
         TimedOut => node.overlay.is_cut_off(exit),
         _ => false,
     };

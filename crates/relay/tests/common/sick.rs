@@ -20,6 +20,8 @@ pub enum Sickness {
     Invents,
     /// It answers questions alone.
     Mute,
+    /// It answers nothing.
+    Hung,
     /// It says that the destination refuses.
     Refuses,
     /// It says that the stream is open, and resets it.
@@ -61,6 +63,7 @@ fn serve(stream: &mut TcpStream, sickness: Sickness, given: &AtomicUsize, heard:
         return None;
     }
     match frame(stream) {
+        (FrameKind::Ask, _) if sickness == Sickness::Hung => Some(()),
         (FrameKind::Ask, wanted) => {
             let leg = |to: &String| format!("{to:?}:{{\"rtt_us\":1,\"loss\":0,\"age_s\":0}}");
             let wanted = decode_ask(&wanted).unwrap();
@@ -72,7 +75,7 @@ fn serve(stream: &mut TcpStream, sickness: Sickness, given: &AtomicUsize, heard:
         (FrameKind::Open, _) => {
             given.fetch_add(1, Ordering::Relaxed);
             match sickness {
-                Sickness::Mute => loop {
+                Sickness::Mute | Sickness::Hung => loop {
                     let mut header = [0; HEADER_BYTES];
                     stream.read_exact(&mut header).ok()?;
                     let header = Header::decode(header).ok()?;

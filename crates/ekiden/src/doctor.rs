@@ -4,7 +4,6 @@ mod registry;
 mod tunnel;
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -127,15 +126,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     findings.extend(machine());
     findings.extend(paths.findings);
     let fixed = if args.fix { fix(root, &findings) } else { Fixed::default() };
-    // Whatever becomes of standard output, this must not be lost.
-    if !fixed.changed.is_empty() && !io::stdout().is_terminal() {
+    let assumed = args.rtt.is_none() && paths.rtt.is_none();
+    let printed = match args.json {
+        true => out::line(serde_json::to_string_pretty(&json(&aim, &findings, &paths.failed, &fixed))?),
+        false => out::text(fitted(&text(&aim, assumed, &findings, &paths.failed, &fixed), args.width.columns())),
+    };
+    // What has been changed is not lost with it.
+    if printed.is_err() && !fixed.changed.is_empty() {
         out::note(undo(&fixed.changed));
     }
-    let assumed = args.rtt.is_none() && paths.rtt.is_none();
-    match args.json {
-        true => out::line(serde_json::to_string_pretty(&json(&aim, &findings, &paths.failed, &fixed))?)?,
-        false => out::text(fitted(&text(&aim, assumed, &findings, &paths.failed, &fixed), args.width.columns()))?,
-    }
+    printed?;
     let (of_host, of_way): (Vec<_>, Vec<_>) = paths.failed.iter().partition(|failed| failed.is_of_host);
     if let [first, others @ ..] = &of_way[..] {
         return Err(PathFailed { first: first.reason.clone(), others: others.len() }.into());

@@ -69,7 +69,7 @@ pub fn toml(text: impl Display) -> anyhow::Result<()> {
 
 /// Prints what the reader of the command line says: help to standard output, and what is wrong to standard error.
 pub fn said(said: &clap::Error) -> anyhow::Result<()> {
-    let printed = said.print().and_then(|()| std::io::stdout().flush());
+    let printed = said.print().and_then(|()| io::stdout().flush());
     match printed {
         Err(error) if error.kind() == ErrorKind::BrokenPipe || said.use_stderr() => Ok(()),
         printed => Ok(printed.map_err(Unwritten)?),
@@ -78,7 +78,7 @@ pub fn said(said: &clap::Error) -> anyhow::Result<()> {
 
 /// Prints CSV, as `print` writes it.
 pub fn csv(print: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> Result<(), Error>) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut out = BufWriter::new(io::stdout().lock());
     let written = print(&mut out).and_then(|()| Ok(out.flush()?));
     match written {
         Err(Error::Output(error)) if error.kind() == ErrorKind::BrokenPipe => exit(0),
@@ -89,7 +89,7 @@ pub fn csv(print: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> Result<(), Erro
 
 /// What comes from a record, a file or another host may have control characters in it: none reaches the terminal.
 fn write(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     match out.write_all(plain(text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => exit(0),
         result => Ok(result.map_err(Unwritten)?),
@@ -98,7 +98,7 @@ fn write(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
 
 /// Prints a line on standard error. What nobody reads is not missed: a run goes on without it.
 pub fn note(text: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{}", plain(text));
+    let _ = writeln!(io::stderr(), "{}", plain(text));
 }
 
 /// Columns as wide as their widest cell; the first to the left, the others to the right. Where they are wider than `within`, each row has a

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Trial::test("with peers hands are shaken, and a wrong key is told with both fingerprints", peers),
         Trial::test("with one peer down everything found is printed, then the failure", one_down),
         Trial::test("what cannot be set is told behind the findings, and keeps nothing else from being set", not_set),
+        Trial::test("what has been set is told where standard output cannot be written", unwritten),
         Trial::test("without a network there is nothing to reach", unreachable),
         Trial::test("the devices are those of the namespace", devices),
     ];
@@ -184,6 +185,16 @@ fn not_set() -> Result<(), Failed> {
     let [error, scaling] = &said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
     assert!(error.starts_with("ekiden: net.ipv4.tcp_sack cannot be set to '1': "), "{error}");
     assert_eq!(*scaling, "1");
+    Ok(())
+}
+
+fn unwritten() -> Result<(), Failed> {
+    let output = in_namespace(&format!(
+        "echo 1 > /proc/sys/net/ipv4/tcp_slow_start_after_idle; {EKIDEN} doctor --fix --rate 1Mbit/s --rtt 10ms > /dev/full"
+    ))?;
+    let said = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("To undo it:\n") && said.contains("net.ipv4.tcp_slow_start_after_idle='1'\n"), "{said}");
     Ok(())
 }
 

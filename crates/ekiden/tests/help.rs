@@ -113,7 +113,7 @@ fn help_that_cannot_be_written_is_a_failure() {
         let full = std::fs::File::create("/dev/full").unwrap();
         let output = Command::new(env!("CARGO_BIN_EXE_ekiden")).args(call).stdout(full).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{call:?}");
+        assert_eq!(output.status.code(), Some(3), "{call:?}");
         assert_eq!(said, "ekiden: standard output: No space left on device (os error 28)\n");
     }
 }

@@ -226,7 +226,7 @@ fn what_does_not_belong_together_is_refused_and_nothing_is_left() {
         assert!(!place.path("out/deep/merged.partial").exists(), "{inputs:?}");
     }
     let output = place.merge(&["two", "one", "three"]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(3));
     assert!(text(&output.stderr).contains("two: is there already"), "{}", text(&output.stderr));
     assert_eq!(place.records("two").len(), 2);
 }

@@ -300,13 +300,17 @@ fn what_an_overlay_cannot_be_is_refused_in_a_line() {
     assert!(refused(&good, "regions = [\"moon\"]").contains("no node of the overlay is in the region 'moon'"));
     assert!(refused(&good, "most_relays = 3").contains("0 to 2"));
     assert!(refused(&good, "class = \"fast\"").contains("interactive"));
+    assert!(refused("", "").contains("there is no node in it: each begins with [node.NAME]"));
     let elsewhere =
         good.replacen("near =", "region = \"eu\"\nnear =", 1).replacen("address", "region = \"asia\"\naddress", 1);
     let route = format!("regions = [\"asia\"]\nexit = \"{second}\"");
     assert!(refused(&elsewhere, &route).contains("no path is left"), "{}", refused(&elsewhere, &route));
     std::fs::remove_file(overlay.folder.join("0.members")).unwrap();
     let error = Config::parse(&overlay.text(0, ""), &overlay.folder.join("node.toml")).unwrap_err().to_string();
-    assert!(error.contains("0.members"), "{error}");
+    assert!(
+        error.contains("node.toml:") && error.contains("members_file: ") && error.contains("0.members: "),
+        "{error}"
+    );
 }
 
 #[test]

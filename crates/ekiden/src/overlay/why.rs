@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     /// Paris, with two routes to tokyo, of which one goes through delhi, and a third one of another kind.
-    fn status(failed: serde_json::Value) -> Status {
+    fn status(failed: Value) -> Status {
         let route = |to: &str, kind: Option<&str>, policy: &str| json!({"to": [to], "way": "auto", "nodes": [], "exit": null, "kind": kind, "policy": policy});
         let candidate =
             |path: &[&str]| json!({"path": path, "sure_bit_s": 1, "hoped_bit_s": 1, "rtt_ms": 1.0, "age_s": 1.0});
@@ -322,6 +322,38 @@ mod tests {
         let unknown = "a.de: the nodes of the overlay are not known yet: streams to it are refused\n";
         assert_eq!(said(&status, "a.de"), unknown);
         assert!(way(&status, "a b").is_err());
+    }
+
+    #[test]
+    fn a_node_that_has_been_gone_for_long_is_told() {
+        let mut status = status(json!([]));
+        status.nodes[0].failed_s = Some(900.0);
+        let text = said(&status, "c.jp");
+        assert!(text.contains("the leg paris → tokyo has failed 15 min ago, and nothing has come about on it since\n"));
+        assert!(text.contains("went over paris → tokyo, for 5 s: that path has failed."), "{text}");
+        let below = "the leg from paris to tokyo has failed 15 min ago, and nothing has come about on it since\n";
+        assert_eq!(super::super::failed(&status), below);
+    }
+
+    #[test]
+    fn a_script_is_told_the_same() {
+        let status = status(json!([["paris", "tokyo"]]));
+        let told = |destination: &str| {
+            let way = way(&status, destination).unwrap();
+            let places: Vec<_> = status.exits.iter().filter(|place| way.has(place)).collect();
+            told(&status, destination, &way, &places)
+        };
+        let (jp, au, de) = (told("c.jp"), told("a.au"), told("a.de"));
+        assert_eq!(
+            (&jp["way"], &jp["exit"], &jp["failed"][0]["to"]),
+            (&json!("exit"), &json!("tokyo"), &json!("tokyo"))
+        );
+        assert_eq!(jp["paths"].as_array().unwrap().len(), 1);
+        assert_eq!(
+            (&au["way"], &au["because"]),
+            (&json!("nowhere"), &json!("node perth is near it, and is not there"))
+        );
+        assert_eq!((&de["way"], &de["because"]), (&json!("here"), &json!("no other node is near it")));
     }
 
     #[test]

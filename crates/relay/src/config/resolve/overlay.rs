@@ -30,6 +30,7 @@ const SOCKET_PATH_MOST: usize = 107;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawMembers {
+    #[serde(default)]
     node: IndexMap<Spanned<String>, Spanned<Member>>,
 }
 
@@ -74,8 +75,8 @@ impl Source<'_> {
         let mut nodes = IndexMap::new();
         let RawOverlay { members_file, etcd, ask_socket } = raw.get_ref();
         let ask_socket = ask_socket.as_ref().map(|file| self.socket_file(file)).transpose()?;
-        let members_file = match (members_file, etcd) {
-            (Some(file), None) => self.beside(file),
+        let (members_file, at) = match (members_file, etcd) {
+            (Some(file), None) => (self.beside(file), file.span()),
             (None, Some(etcd)) => {
                 let settings = Some(Box::new(self.etcd(etcd, own.name, identity)?));
                 let (absent, is_known) = (IndexMap::new(), false);
@@ -93,7 +94,7 @@ impl Source<'_> {
                 return Err(self.error(Some(raw.span()), message.into()));
             }
         };
-        let text = read_config(&members_file)?;
+        let text = read_config(&members_file).map_err(|why| self.error(Some(at), format!("members_file: {why}")))?;
         let file = Source { text: &text, file: &members_file };
         let (own_name, tcp) = (own.name, own.tcp);
         let mut joining = Joining { own_name, identity, tcp, peers, listeners, nodes: &mut nodes };
@@ -152,6 +153,10 @@ impl Source<'_> {
     fn members(&self) -> Result<Vec<ReadMember>> {
         let raw: RawMembers =
             toml::from_str(self.text).map_err(|error| self.error(error.span(), explain(self.text, &error)))?;
+        if raw.node.is_empty() {
+            let message = "there is no node in it: each begins with [node.NAME], as `ekiden overlay join` writes it";
+            return Err(self.error(None, message.into()));
+        }
         let mut keys: IndexMap<Fingerprint, String> = IndexMap::new();
         let mut addresses: IndexMap<Target, String> = IndexMap::new();
         let mut all = Vec::new();

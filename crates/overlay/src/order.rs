@@ -66,6 +66,16 @@ impl Order {
         });
     }
 
+    /// Those that come last now: for which destination, or for all, and since when.
+    pub fn last(&self, now: Time) -> impl Iterator<Item = (&str, Option<&str>, Time)> {
+        let all = self.0.iter().flat_map(|(exit, seen)| {
+            let silent = seen.silent.iter().map(|(to, at)| (Some(to.as_str()), *at));
+            let lost = seen.lost.map(|at| (None, at));
+            lost.into_iter().chain(silent).map(move |(to, at)| (exit.as_str(), to, at))
+        });
+        all.filter(move |(.., at)| now.since(*at) < LAST)
+    }
+
     /// Forgets the exits for which this does not hold.
     pub fn retain(&mut self, holds: impl Fn(&str) -> bool) {
         self.0.retain(|exit, _| holds(exit));
@@ -120,6 +130,8 @@ mod tests {
         order.silent("a", "x", Time::secs(10));
         let first = (2..100).find(|second| sorted(&mut order, "x", *second) == "ab");
         assert_eq!(first, Some(40));
+        let all = [("a", None, Time::secs(40)), ("a", Some("x"), Time::secs(40))];
+        assert!(order.last(Time::secs(69)).eq(all) && order.last(Time::secs(70)).eq([]));
         order.opened("a", "x");
         assert_eq!(sorted(&mut order, "x", 41), "ab");
     }

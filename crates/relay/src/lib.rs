@@ -30,7 +30,7 @@ pub use host::rules::{Rules, RulesError};
 pub use node::process::run;
 pub use node::{Relay, StartError};
 pub use overlay::{
-    CandidateStatus, ChangeStatus, ExitStatus, LegStatus, NodeStatus, RegistryStatus, RouteStatus, ShareStatus, Status,
-    StatusError, TakenStatus, ask as ask_overlay, socket_name,
+    CandidateStatus, ChangeStatus, ExitStatus, LastStatus, LegStatus, NodeStatus, RegistryStatus, RouteStatus,
+    ShareStatus, Status, StatusError, TakenStatus, ask as ask_overlay, socket_name,
 };
 pub use peer::probe::{ProbeError, probe};

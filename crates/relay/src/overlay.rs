@@ -49,8 +49,8 @@ use seen::Seen;
 pub use sharing::ShareStatus;
 use sharing::Shares;
 pub use status::{
-    CandidateStatus, ChangeStatus, ExitStatus, LegStatus, NodeStatus, RegistryStatus, RouteStatus, Status, StatusError,
-    TakenStatus, ask, socket_name,
+    CandidateStatus, ChangeStatus, ExitStatus, LastStatus, LegStatus, NodeStatus, RegistryStatus, RouteStatus, Status,
+    StatusError, TakenStatus, ask, socket_name,
 };
 
 /// What a node knows of the overlay, and has chosen.
@@ -423,7 +423,7 @@ impl Overlay {
         let now = self.now();
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Observer::status);
         let state = self.lock();
-        let status = status::of(&state.known, &state.places, config, now);
+        let status = status::of(&state, config, now);
         drop(state);
         let shares = sharing::status(&self.watched, &config.classes);
         Status { registry: registry.map(Into::into), shares, ..status }

@@ -125,7 +125,6 @@ fn what_is_wrong_is_refused_with_its_line() {
             "[listen.x] would connect to itself",
         ),
         (format!("{peer}[[route]]\nto = [\"*\"]\nvia = []"), 6, "'via' names no node"),
-        (listen("forward", "127.0.0.1:9", "to = \"127.0.0.1:8\"\nvia = []"), 6, "'via' names no node"),
         (format!("{peer}[[route]]\nto = [\"*\"]\nvia = [\"p\", \"q\", \"p\"]"), 6, "'p' is in this chain twice"),
         (format!("name = \"q\"\n{peer}[[route]]\nto = [\"*\"]\nvia = [\"p\", \"q\"]"), 7, "'q' is this node"),
         (

@@ -12,7 +12,7 @@ use common::overlay::{Overlay, here};
 use common::sick::{Sickness, is_served, sick, sick_and_heard};
 use common::*;
 use ekiden_net::steer::ignore_new;
-use ekiden_relay::{Config, LegStatus, Relay};
+use ekiden_relay::{Config, LastStatus, LegStatus, Relay};
 
 /// The same overlay, in which the second node is the nearest to the streams' destinations, and the last one stands in for it.
 fn with_second_nearest(overlay: Overlay, route: &str) -> Overlay {
@@ -64,6 +64,8 @@ fn an_exit_that_answers_questions_and_opens_nothing_is_stood_in_for() {
         // The next ones do not wait for it.
         assert!((0..4).all(|_| is_served(&overlay, echo)), "destination {destination}");
         assert_eq!(given.load(Ordering::Relaxed), first, "destination {destination}");
+        let is_it = |last: &LastStatus| last.exit == overlay.name(1) && last.to == Some(echo.to_string());
+        assert!(overlay.status(0).last.iter().any(is_it), "destination {destination}");
     }
     // A destination that refuses the one that stands in refuses.
     let refused =

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ekiden_relay::{CandidateStatus, DestinationError, ExitStatus, Pattern, Status, Target};
+use ekiden_relay::{CandidateStatus, DestinationError, ExitStatus, LastStatus, Pattern, Status, Target};
 use ekiden_report::Table;
 use ekiden_units::HostPort;
 use serde::Serialize;
@@ -47,8 +47,9 @@ fn told(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus]) -
         Way::To { exit, because, .. } => ("exit", format!("{because} {exit}"), Some(exit), None),
     };
     let failed: Vec<_> = failed_legs(status, exit, places).collect();
+    let last: Vec<_> = last(status, exit, destination).collect();
     json!({
-        "node": status.node, "destination": destination, "way": name, "because": because, "exit": exit, "nodes": nodes,
+        "last": last, "node": status.node, "destination": destination, "way": name, "because": because, "exit": exit, "nodes": nodes,
         "failed": failed, "paths": places,
     })
 }
@@ -66,6 +67,17 @@ fn failed_legs<'a>(
         is_exits || places.iter().any(|place| has_leg(&status.node, &place.path, [leg.from, leg.to]))
     };
     avoided.chain(still).filter(is_of)
+}
+
+/// Whether, and since when, an exit comes last for a destination, or for all.
+fn last<'a>(
+    status: &'a Status,
+    exit: Option<&'a String>,
+    destination: &'a str,
+) -> impl Iterator<Item = &'a LastStatus> {
+    let is_it =
+        move |to: &String| to == destination || to.strip_prefix(destination).is_some_and(|rest| rest.starts_with(':'));
+    status.last.iter().filter(move |last| Some(&last.exit) == exit && last.to.as_ref().is_none_or(is_it))
 }
 
 /// A leg that has failed: a short while ago, so that streams avoid it, or so long ago, and nothing has come about on it since.
@@ -102,6 +114,10 @@ fn text(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus], c
                 ago(s)
             ),
         };
+    }
+    for LastStatus { to, since_s, .. } in last(status, Some(exit), destination) {
+        let why = if to.is_some() { "it said nothing of this destination" } else { "no path led to it" };
+        let _ = writeln!(text, "another node near it is tried before {exit}: {} ago {why}", ago(*since_s));
     }
     for place in places {
         explain(&mut text, status, place, columns);
@@ -333,6 +349,17 @@ mod tests {
         assert!(text.contains("went over paris → tokyo, for 5 s: that path has failed."), "{text}");
         let below = "the leg from paris to tokyo has failed 15 min ago, and nothing has come about on it since\n";
         assert_eq!(super::super::failed(&status), below);
+    }
+
+    #[test]
+    fn an_exit_that_comes_last_is_told() {
+        let mut status = status(json!([]));
+        let last = |to: Option<&str>| LastStatus { exit: "tokyo".into(), to: to.map(Into::into), since_s: 4.0 };
+        status.last = vec![last(None), last(Some("c.jp:443")), last(Some("a.jp:443"))];
+        let text = said(&status, "c.jp");
+        assert!(text.contains("another node near it is tried before tokyo: 4 s ago no path led to it\n"), "{text}");
+        let of_this = "another node near it is tried before tokyo: 4 s ago it said nothing of this destination\n";
+        assert_eq!(text.matches(of_this).count(), 1, "{text}");
     }
 
     #[test]

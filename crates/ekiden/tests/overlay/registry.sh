@@ -201,7 +201,7 @@ wrong_ca() { # CODE TEXT ARGUMENTS…: of the operator's commands.
 code=0; "$EKIDEN" overlay why --node a 'a b' 2> said || code=$?
 [ $code = 2 ] && grep -q "'a b' is not an address or a host name" said || fail "a destination that is none: $code, $(cat said)"
 code=0; "$EKIDEN" overlay nodes --node a 2> said > /dev/full || code=$?
-[ $code = 1 ] && grep -q "standard output: No space left" said || fail "a full disk: $code, $(cat said)"
+[ $code = 3 ] && grep -q "standard output: No space left" said || fail "a full disk: $code, $(cat said)"
 printf -- '-----BEGIN CERTIFICATE-----\nMAA=\n' > cut.pem
 wrong_ca 2 "--ca-file: is needed for https://" --etcd https://127.0.0.1:2379
 wrong_ca 3 "--ca-file: none.pem cannot be read" --etcd https://127.0.0.1:2379 --ca-file none.pem

@@ -105,7 +105,7 @@ section! {
     users: Option<Spanned<IndexMap<String, String>>> = "{ name = \"hash\" }";
     /// Of forward: where every connection goes.
     to: Option<Spanned<String>> = "host:port";
-    /// Of forward: the nodes on the way, instead of what the routes say.
+    /// Of forward: the nodes on the way, instead of what the routes say; `[]` for none.
     via: Option<Spanned<Vec<Spanned<String>>>> = "[nodes]";
     /// Of forward: how the destination is told who the client is.
     proxy_protocol: Option<Spanned<RawVersion>> = RawVersion::values();

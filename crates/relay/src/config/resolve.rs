@@ -323,6 +323,10 @@ impl Source<'_> {
         let way = match (&raw.via, raw.action) {
             (Some(via), None) => match via.get_ref() {
                 RawVia::Auto => self.auto(raw, overlay, own_name)?,
+                RawVia::Chain(chain) if chain.is_empty() => {
+                    let message = "'via' names no node: to connect from here, say action = \"direct\" instead";
+                    return Err(self.error(Some(via.span()), message.into()));
+                }
                 RawVia::Chain(chain) => Way::Via(self.chain(chain, via.span(), peers)?),
             },
             (None, Some(RawAction::Direct)) => Way::Direct,
@@ -349,11 +353,6 @@ impl Source<'_> {
         span: Range<usize>,
         peers: &IndexMap<String, Peer>,
     ) -> Result<Vec<String>> {
-        if via.is_empty() {
-            let message =
-                "'via' names no node: to connect from here, leave it out, and say action = \"direct\" in a route";
-            return Err(self.error(Some(span), message.into()));
-        }
         let chain = via.iter().map(|name| self.node_name(name)).collect::<Result<Vec<_>>>()?;
         if chain.len() > MAX_CHAIN {
             return Err(self.error(Some(span), format!("a chain has at most {MAX_CHAIN} nodes")));

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use ekiden_net::status_socket::{self, AskError, PATIENCE};
 use ekiden_overlay::choice::Why;
-use ekiden_overlay::known::Known;
 use ekiden_overlay::path::{Class, Direction, Path};
-use ekiden_overlay::places::{Place, Places};
+use ekiden_overlay::places::Place;
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
 
+use super::State;
 use super::sharing::ShareStatus;
 use crate::config::Config;
 use crate::config::route::{Auto, Route, Way};
@@ -38,6 +38,9 @@ pub struct Status {
     pub routes: Vec<RouteStatus>,
     /// Where streams have gone.
     pub exits: Vec<ExitStatus>,
+    /// Exits that others near a destination are tried before.
+    #[serde(default)]
+    pub last: Vec<LastStatus>,
     /// The streams on this node's legs, by their service classes, and the rates to which they are held.
     pub shares: Vec<ShareStatus>,
 }
@@ -153,6 +156,17 @@ pub struct ExitStatus {
     pub history: Vec<ChangeStatus>,
     /// What was to choose from when the last stream was opened.
     pub candidates: Vec<CandidateStatus>,
+}
+
+/// An exit that comes last.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LastStatus {
+    /// Its name.
+    pub exit: String,
+    /// The destination of which it said nothing; for all, where no path led to it.
+    pub to: Option<String>,
+    /// Since so many seconds.
+    pub since_s: f64,
 }
 
 /// A path that streams took.
@@ -280,7 +294,8 @@ impl From<ekiden_registry::Status> for RegistryStatus {
     }
 }
 
-pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: Time) -> Status {
+pub(super) fn of(state: &State, config: &Config, now: Time) -> Status {
+    let State { known, places, order, .. } = state;
     let members = config.overlay.iter().flat_map(|overlay| &overlay.members);
     let node = |(name, member): (&String, &crate::config::overlay::OverlayNode)| NodeStatus {
         name: name.clone(),
@@ -354,7 +369,12 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
     let routes = config.routes.iter().map(|of| route(of, config)).collect();
     let exits = places.iter().map(place).collect();
     let node = known.name().into();
-    Status { node, registry: None, nodes, absent, is_known, legs, failed, routes, exits, shares: Vec::new() }
+    let last = order.last(now).map(|(exit, to, at)| {
+        let since_s = seconds(now.since(at));
+        LastStatus { exit: exit.into(), to: to.map(Into::into), since_s }
+    });
+    let last = last.collect();
+    Status { node, registry: None, nodes, absent, is_known, legs, failed, routes, exits, last, shares: Vec::new() }
 }
 
 fn route(of: &Route, config: &Config) -> RouteStatus {

@@ -48,6 +48,13 @@ impl Order {
         }
     }
 
+    /// An exit has answered a question: a path leads to it.
+    pub fn found(&mut self, exit: &str) {
+        if let Some(seen) = self.0.get_mut(exit) {
+            seen.lost = None;
+        }
+    }
+
     /// Puts those that cannot be reached, or have said nothing of `destination`, behind the others. Once in a while a stream has the old
     /// order.
     pub fn sort(&mut self, exits: &mut [&str], destination: &str, now: Time) {
@@ -103,6 +110,10 @@ mod tests {
         assert_eq!(sorted(&mut order, "y", 31), "ba");
         order.opened("a", "x");
         assert_eq!(sorted(&mut order, "y", 32), "ab");
+        order.lost("a", Time::secs(33));
+        assert_eq!(sorted(&mut order, "y", 34), "ba");
+        order.found("a");
+        assert_eq!(sorted(&mut order, "y", 35), "ab");
         order.lost("a", Time::secs(40));
         order.retain(|exit| exit != "a");
         assert_eq!(sorted(&mut order, "y", 41), "ab");

@@ -264,14 +264,12 @@ impl Overlay {
 
     /// Whether the leg to a node has failed a short while ago.
     pub fn has_failed(&self, peer: &str) -> bool {
-        let now = self.now();
-        self.lock().known.is_shunned(peer, now)
+        self.lock().known.is_shunned(peer, self.now())
     }
 
     /// A stream on this path could not be opened, because of a node of it.
     pub fn path_failed(&self, taken: &Taken) {
-        let now = self.now();
-        self.lock().places.failed(&taken.path, now);
+        self.lock().places.failed(&taken.path, self.now());
     }
 
     /// No path has led to a node that is near a stream's destination.
@@ -327,7 +325,9 @@ impl Overlay {
     pub fn answered(&self, peer: &str, rtt: Duration) {
         let now = self.now();
         let look = Look { span_s: 1.0, rtt_s: Some(rtt.as_secs_f64()), ..Look::default() };
-        self.lock().known.see(peer, &look, now);
+        let mut state = self.lock();
+        state.known.see(peer, &look, now);
+        state.order.found(peer);
     }
 
     /// Takes what another node tells.

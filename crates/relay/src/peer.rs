@@ -454,5 +454,5 @@ fn no_dial_permit(own: &str, peer: &str) -> Failure {
     let text = format_args!(
         "node {own} had no connection to node {peer} in time: many streams wait for one, and that node is slow or does not answer"
     );
-    Failure::new(FailureCode::NodeUnreachable, text).local()
+    Failure::new(FailureCode::NodeUnreachable, text)
 }

@@ -153,9 +153,9 @@ impl Pool {
         self.lock().get(name).map_or(0, |warm| warm.idle.len())
     }
 
-    /// How many connections are kept to all peers.
+    /// How many connections are kept to all peers, those that are being made among them.
     pub fn idle_of_all(&self) -> usize {
-        self.lock().values().map(|warm| warm.idle.len()).sum()
+        self.lock().values().map(|warm| warm.idle.len() + warm.coming).sum()
     }
 
     /// What is known of the length of segments to `peer`.

@@ -217,10 +217,8 @@ fn explain(text: &mut String, status: &Status, place: &ExitStatus, columns: Opti
         "" => format!("{} streams", place.kind),
         policy => format!("{} streams ({policy})", place.kind),
     };
-    let has_failed = |path: &[String]| {
-        let is_avoided = status.failed.iter().any(|[from, to]| has_leg(node, path, [from, to]));
-        is_avoided || still_failed(status).any(|(to, _)| has_leg(node, path, [node, to]))
-    };
+    let has_failed = |path: &[String]| status.failed.iter().any(|[from, to]| has_leg(node, path, [from, to]));
+    let is_tried_again = |path: &[String]| still_failed(status).any(|(to, _)| has_leg(node, path, [node, to]));
     let path = arrows(node, &place.path);
     let since = place.since_s.map_or_else(String::new, |seconds| format!(", for {}", ago(seconds)));
     let choice = match &place.why {
@@ -229,6 +227,9 @@ fn explain(text: &mut String, status: &Status, place: &ExitStatus, columns: Opti
             let next = others.filter(|of| **of != place.path && !has_failed(of)).map(|of| arrows(node, of)).next();
             let next = next.unwrap_or_else(|| "the shortest one all the same: no other is known".into());
             format!("{what} went over {path}{since}: that path has failed. New streams try {next}")
+        }
+        Some(_) if is_tried_again(&place.path) => {
+            format!("{what} went over {path}{since}: a leg of it has failed, and the next stream may try it again")
         }
         Some(why) => format!("{what} go over {path}{since}: {why}"),
         None => format!("{what}: no path is chosen yet, and they take the shortest that the route allows"),
@@ -346,7 +347,7 @@ mod tests {
         status.nodes[0].failed_s = Some(900.0);
         let text = said(&status, "c.jp");
         assert!(text.contains("the leg paris → tokyo has failed 15 min ago, and nothing has come about on it since\n"));
-        assert!(text.contains("went over paris → tokyo, for 5 s: that path has failed."), "{text}");
+        assert!(text.contains("went over paris → tokyo, for 5 s: a leg of it has failed, and the next"), "{text}");
         let below = "the leg from paris to tokyo has failed 15 min ago, and nothing has come about on it since\n";
         assert_eq!(super::super::failed(&status), below);
     }

@@ -95,8 +95,9 @@ pub async fn reach_at(
     let (_, class) = config.classes.get(to.class.unwrap_or(BULK));
     let (paths, is_own) = node.overlay.paths(overlay, auto, class.kind, near);
     if let [only] = &paths[..] {
-        let reached = on_path(node, only.clone(), None, to, early, (&Asked::default(), sent)).await;
-        if reached.is_err() && !only.path.relays().is_empty() {
+        let asked = Asked::default();
+        let reached = on_path(node, only.clone(), None, to, early, (&asked, sent)).await;
+        if reached.is_err() && asked.get().is_some() && !only.path.relays().is_empty() {
             sent.inspect(|sent| sent.is_said_by_relays());
         }
         return reached;
@@ -109,8 +110,8 @@ pub async fn reach_at(
     let (limit, has_others) = (config.limits.connect, sent.is_some());
     let (pause, pauses) = (limit / TRIED as u32, if has_others { TRIED } else { 2 * TRIED } as u32);
     let most = if has_others { BESIDE_OTHERS } else { BESIDE };
-    let (tried, first, said) = Default::default();
-    Search { node, near, to, again, sent, most, pause, pauses, rest, is_own, tried, first, said }.run().await
+    let (tried, first, lacks, said) = Default::default();
+    Search { node, near, to, again, sent, most, pause, pauses, rest, is_own, tried, first, lacks, said }.run().await
 }
 
 /// Paths to a destination, tried one after the other, and beside each other where one does not answer.
@@ -135,6 +136,8 @@ struct Search<'a> {
     tried: Vec<Attempt<'a>>,
     /// The first failure of a node, or that of the direct path, and whether it may be made up by a node in between.
     first: Option<(Failure, bool)>,
+    /// Whether a path was not asked, or hardly, because this node lacked something.
+    lacks: bool,
     /// What was said of the destination by a path whose nodes in between may have made it up, and how that one was asked.
     said: Option<(Failure, Arc<Taken>, Arc<Asked>)>,
 }
@@ -166,7 +169,7 @@ impl Search<'_> {
     async fn run(mut self) -> Result<Upstream, Failure> {
         // Its class says how long it waits for its turn.
         let Some(first) = self.next().await else { return Err(self.nothing()) };
-        let turn = turn(self.node, &first.path.0, self.to).await?;
+        let turn = turn_on(self.node, &first, self.to).await?;
         let mut until = Instant::now() + self.pause * self.pauses;
         self.begin(first, Some(turn));
         loop {
@@ -187,6 +190,7 @@ impl Search<'_> {
                     Ok(reached) => return Ok(self.suspect_others(reached)),
                     Err(failure) => failure,
                 };
+                self.lacks |= failure.is_local || asked.get().is_none();
                 if asked.get().is_none() {
                     // No turn came; another path may still lead there.
                     self.first.get_or_insert((failure, false));
@@ -278,7 +282,8 @@ impl Search<'_> {
         if is_of_relays {
             self.sent.inspect(|sent| sent.is_said_by_relays());
         }
-        failure
+        // Not all have been asked.
+        if self.lacks && failure.code != FailureCode::Overloaded { failure.local() } else { failure }
     }
 
     /// What one path has said alone of the destination.
@@ -325,7 +330,7 @@ async fn on_path(
 ) -> Result<Upstream, Failure> {
     let turn = match has_turn {
         Some(turn) => turn,
-        None => turn(node, &taken.path.0, to).await?,
+        None => turn_on(node, &taken, to).await?,
     };
     let name = (!taken.path.relays().is_empty()).then(new_id).flatten();
     let id = name.map(|name| name.towards(to.target));
@@ -333,6 +338,13 @@ async fn on_path(
     sent.inspect(|sent| sent.now());
     let reached = reach_via(node, &taken.path.0, to.called(name.as_ref().map(|name| &name.0)), early).await?;
     Ok(Upstream { taken: Some(taken), id, turn, ..reached })
+}
+
+/// A turn on the first leg of a path. Streams that wait in vain on one that has failed may hold them all, which says nothing of the exit.
+async fn turn_on(node: &Node, taken: &Taken, to: Destination<'_>) -> Result<Turn, Failure> {
+    let has_failed = || taken.path.0.first().is_some_and(|peer| node.overlay.has_failed(peer));
+    let turn = turn(node, &taken.path.0, to).await;
+    turn.map_err(|failure| if has_failed() { failure.local() } else { failure })
 }
 
 /// A name that nobody can guess. Without the kernel's chance the stream has none, and is not judged.

@@ -65,8 +65,8 @@ struct Exits<'a> {
     /// Those that are still to be tried, the last first.
     rest: Vec<&'a str>,
     tried: Vec<Attempt<'a>>,
-    /// Those that said nothing in their time, and made way for the next one.
-    gave_way: Vec<&'a str>,
+    /// Those that made way for the next one, and whether they had said nothing in their time.
+    gave_way: Vec<(&'a str, bool)>,
     /// What is said if none leads there ...
     said: Option<Failure>,
     /// ... and when, if not as soon as all have failed.
@@ -78,6 +78,13 @@ struct Attempt<'a> {
     exit: &'a str,
     sent: Arc<Sent>,
     reached: Pin<Box<dyn Future<Output = Result<Upstream, Failure>> + Send + 'a>>,
+}
+
+impl Attempt<'_> {
+    /// Whether it has had so long for its answer.
+    fn is_late(&self, pause: Duration) -> bool {
+        self.sent.when().is_some_and(|sent| sent.elapsed() >= pause)
+    }
 }
 
 impl<'a> Exits<'a> {
@@ -169,7 +176,8 @@ impl<'a> Exits<'a> {
         if self.tried.len() > 1
             && let Some(other) = self.tried.iter().position(|other| other.exit != self.nearest)
         {
-            self.gave_way.push(self.tried.remove(other).exit);
+            let other = self.tried.remove(other);
+            self.gave_way.push((other.exit, other.is_late(self.pause)));
         }
         self.begin();
     }
@@ -199,11 +207,14 @@ impl<'a> Exits<'a> {
     fn opened(&self, exit: &str) {
         let (overlay, to) = (&self.node.overlay, &self.destination);
         overlay.exit_opened(exit, to);
-        let is_late = |other: &&Attempt<'_>| other.sent.when().is_some_and(|sent| sent.elapsed() >= self.pause);
-        let others = || self.tried.iter().map(|other| other.exit).chain(self.gave_way.iter().copied());
-        others().filter(|other| overlay.is_cut_off(other)).for_each(|other| overlay.exit_lost(other));
-        let late = self.tried.iter().filter(is_late).map(|other| other.exit);
-        for silent in late.chain(self.gave_way.iter().copied()) {
+        let tried = self.tried.iter().map(|other| (other.exit, other.is_late(self.pause)));
+        for (silent, is_late) in tried.chain(self.gave_way.iter().copied()) {
+            if overlay.is_cut_off(silent) {
+                overlay.exit_lost(silent);
+            }
+            if !is_late {
+                continue;
+            }
             overlay.exit_silent(silent, to);
             let line = match self.node.config().log_addresses {
                 true => {
@@ -251,11 +262,9 @@ async fn says_nothing(sent: &Sent, pause: Duration) {
 /// Whether a node cannot be reached on any path, or lets this one in on none. Where some say nothing, what is known of its legs tells: it
 /// says nothing either of a destination that does not answer.
 fn is_unreachable(node: &Node, exit: &str, failure: &Failure) -> bool {
-    use FailureCode::{Authentication, NodeUnreachable, Overloaded, TimedOut, UnknownNode};
+    use FailureCode::{Authentication, NodeUnreachable, TimedOut, UnknownNode};
     let is_exits = match failure.code {
         NodeUnreachable | Authentication | UnknownNode => true,
-        // No turn came on a leg that has failed: streams that wait in vain hold all.
-        Overloaded => node.overlay.has_failed(exit),
         TimedOut => node.overlay.is_cut_off(exit),
         _ => false,
     };

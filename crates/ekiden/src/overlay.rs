@@ -95,7 +95,7 @@ fn mbit(bit_s: u64) -> String {
     }
 }
 
-/// A line for each leg that has failed a short while ago.
+/// A line for each leg that has failed: a short while ago, or longer ago, and nothing has come about on it since.
 fn failed(status: &Status) -> String {
     let line = |[from, to]: &[String; 2]| format!("the leg from {from} to {to} has failed: streams avoid it for now\n");
     let since = still_failed(status).map(|(to, seconds)| {

@@ -41,6 +41,11 @@ fn with_more(
 fn asks_for_silence(overlay: &Overlay) -> u8 {
     let (silent, to) = listener();
     ignore_new(&silent).unwrap();
+    reply(overlay, to)
+}
+
+/// The reply to a stream.
+fn reply(overlay: &Overlay, to: SocketAddr) -> u8 {
     socks(overlay.nodes[0].as_ref().unwrap().address("socks").unwrap(), &to.ip().to_string(), to.port()).0
 }
 
@@ -68,9 +73,7 @@ fn an_exit_that_answers_questions_and_opens_nothing_is_stood_in_for() {
         assert!(overlay.status(0).last.iter().any(is_it), "destination {destination}");
     }
     // A destination that refuses the one that stands in refuses.
-    let refused =
-        socks(overlay.nodes[0].as_ref().unwrap().address("socks").unwrap(), "127.0.0.1", closed_port().port());
-    assert_eq!(refused.0, 5);
+    assert_eq!(reply(&overlay, closed_port()), 5);
 }
 
 #[test]
@@ -190,10 +193,9 @@ fn a_refusal_by_the_nearest_over_one_node_is_told_although_another_says_nothing(
     let echo = echo();
     wait_until("streams go over c", || is_served(&overlay, echo));
     let begun = Instant::now();
-    let refused =
-        socks(overlay.nodes[0].as_ref().unwrap().address("socks").unwrap(), "127.0.0.1", closed_port().port());
+    assert_eq!(reply(&overlay, closed_port()), 5);
     // Three eighths of `limits.connect` for the one that says nothing, and room for a late host.
-    assert!(refused.0 == 5 && begun.elapsed() < Duration::from_secs(8), "{}, {:?}", refused.0, begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -182,8 +182,8 @@ impl<'a> Exits<'a> {
         self.begin();
     }
 
-    /// Begins to try the next one, if any is left. One that is the only one, and is not cut off,
-    /// has all early payload, the others what may arrive twice.
+    /// Begins to try the next one, if any is left. One that is the only one, and has all its time, has all early payload, the others what
+    /// may arrive twice.
     fn begin(&mut self) {
         let Some(exit) = self.rest.pop() else { return };
         let is_only = self.rest.is_empty() && self.tried.is_empty() && self.until.is_none();

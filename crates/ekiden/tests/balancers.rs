@@ -2,27 +2,21 @@
 //!
 //! They are Debian's, unpacked by bench/load/relay/peers into the target directory: installed, they would start services.
 
-mod script;
-
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 const SCRIPT: &str = include_str!("balancers/proxy-protocol.sh");
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let root = nix::unistd::geteuid().is_root();
+pub fn trials() -> Vec<Trial> {
+    let root = crate::is_root();
     let peers = peers();
     let there = peers.join("usr/sbin/haproxy").is_file() && peers.join("usr/sbin/nginx").is_file();
-    if !root {
-        eprintln!("ignored: the tests with balancers make namespaces, which needs root here");
-    } else if !there {
+    if !there {
         eprintln!("ignored: no HAProxy and nginx in {0} (bench/load/relay/peers {0} fetches them)", peers.display());
     }
     let trial = Trial::test("clients' addresses arrive from HAProxy, and at HAProxy and nginx", move || run(&peers));
-    libtest_mimic::run(&arguments, vec![trial.with_ignored_flag(!root || !there)]).exit_code()
+    vec![trial.with_ignored_flag(!root || !there)]
 }
 
 /// Beside the directory of the build's profile.
@@ -33,5 +27,5 @@ fn peers() -> PathBuf {
 
 fn run(peers: &Path) -> Result<(), Failed> {
     let triplet = format!("{}-linux-gnu", std::env::consts::ARCH);
-    script::run(SCRIPT, [("PEERS", peers.as_os_str()), ("TRIPLET", triplet.as_ref())])
+    crate::script::run(SCRIPT, [("PEERS", peers.as_os_str()), ("TRIPLET", triplet.as_ref())])
 }

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-mod modules;
-
-use modules::{Modules, Names, Uses, imports, of_crate, of_texts, resolve, uses};
+use crate::modules::{Modules, Names, Uses, imports, of_crate, of_texts, resolve, uses};
 
 #[test]
 fn no_modules_use_each_other_in_a_circle() {

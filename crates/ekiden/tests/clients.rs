@@ -1,8 +1,8 @@
 //! Real clients through real nodes, byte for byte, over one and over three proxies in the lab.
 
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 /// Name and script; each runs in a lab of its own, on the client.
 const THROUGH_PROXIES: &[(&str, &str)] = &[
@@ -26,12 +26,8 @@ const SHARE: &str = include_str!("clients/share.sh");
 const CUT: &str = include_str!("clients/cut.sh");
 const WARM: &str = include_str!("clients/warm.sh");
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("ignored: the tests with real clients make namespaces and mounts, which needs root here");
-    }
+pub fn trials() -> Vec<Trial> {
+    let root = crate::is_root();
     let mut trials = Vec::new();
     for count in [1, 3] {
         for &(client, script) in THROUGH_PROXIES {
@@ -76,7 +72,7 @@ fn main() -> ExitCode {
         }));
     }
     let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!root)).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    trials
 }
 
 /// A document's fenced block with this mark.

@@ -3,17 +3,15 @@
 //! Their names are the whole machine's, so others may hold them at the same time: what these tests expect to be gone may
 //! also be held by a process that is not theirs.
 
-mod alone;
-
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -39,17 +37,10 @@ const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
 const PATIENCE: Duration = Duration::from_secs(20);
 const NAMES: [&str; 3] = ["ekiden_hstcp", "ekiden_ghstcp", "ekiden_bic"];
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("ignored: congestion controls are brought into the kernel, which needs root");
-    }
+pub fn trials() -> Vec<Trial> {
+    let root = crate::is_root();
     let trial = |&(name, test): &(&str, Test)| Trial::test(name, test).with_ignored_flag(!root);
-    let _alone = alone::alone();
-    // One at a time: the names are the machine's.
-    let arguments = Arguments { test_threads: Some(1), ..arguments };
-    libtest_mimic::run(&arguments, TESTS.iter().map(trial).collect()).exit_code()
+    TESTS.iter().map(trial).collect()
 }
 
 fn round_trip() -> Result<(), Failed> {

@@ -13,9 +13,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use measuring::MeasuringServer;
-
-mod measuring;
+use crate::measuring::MeasuringServer;
 
 const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
 

@@ -1,21 +1,17 @@
 //! `ekiden doctor` in a network namespace of its own, whose settings are its own too.
 
 use std::path::Path;
-use std::process::{Command, ExitCode, Output};
+use std::process::{Command, Output};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
 const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
 /// Prints the three settings that the tests change.
 const SHOW: &str = "cd /proc/sys/net/ipv4; cat tcp_window_scaling tcp_rmem tcp_slow_start_after_idle";
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("ignored: the tests of ekiden doctor make network namespaces, which needs root here");
-    }
+pub fn trials() -> Vec<Trial> {
+    let root = crate::is_root();
     let trials = vec![
         Trial::test("what costs throughput is found, set, and gone", found_and_set),
         Trial::test("a path is looked at", paths),
@@ -27,7 +23,7 @@ fn main() -> ExitCode {
         Trial::test("the devices are those of the namespace", devices),
     ];
     let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!root)).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    trials
 }
 
 fn found_and_set() -> Result<(), Failed> {

@@ -1,10 +1,8 @@
 //! `ekiden_far` in the running kernel, through the built program.
 
-mod alone;
+use std::process::Command;
 
-use std::process::{Command, ExitCode};
-
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
 type Test = fn() -> Result<(), Failed>;
@@ -18,15 +16,10 @@ const TESTS: &[(&str, Test)] = &[
 
 const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("ignored: a congestion control is brought into the kernel, which needs root");
-    }
+pub fn trials() -> Vec<Trial> {
+    let root = crate::is_root();
     let trial = |&(name, test): &(&str, Test)| Trial::test(name, test).with_ignored_flag(!root);
-    let _alone = alone::alone();
-    libtest_mimic::run(&arguments, TESTS.iter().map(trial).collect()).exit_code()
+    TESTS.iter().map(trial).collect()
 }
 
 /// 100 Mbit/s and 200 ms: the product of bandwidth and delay is 1,700 segments, and the window jumps to half of it. Until a megabyte

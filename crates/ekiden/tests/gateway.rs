@@ -1,10 +1,6 @@
 //! Gateways between real hosts, in namespaces.
 
-mod script;
-
-use std::process::ExitCode;
-
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 const PRELUDE: &str = include_str!("gateway/prelude.sh");
 const GUIDE: &str = include_str!("../../../docs/guide/gateway.md");
@@ -19,14 +15,10 @@ const TRIALS: &[(&str, &str)] = &[
     ("what a gateway cannot do is told in a line", include_str!("gateway/refused.sh")),
 ];
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("ignored: the tests of gateways make namespaces and load eBPF programs, which needs root here");
-    }
+pub fn trials() -> Vec<Trial> {
+    let root = crate::is_root();
     let trials = TRIALS.iter().map(|&(name, script)| Trial::test(name, move || run(script)).with_ignored_flag(!root));
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    trials.collect()
 }
 
 /// The guide's configuration.
@@ -37,5 +29,5 @@ fn configuration() -> Result<&'static str, Failed> {
 
 /// Runs a script behind the prelude.
 fn run(script: &str) -> Result<(), Failed> {
-    script::run(&format!("{PRELUDE}\n{script}"), [("GATEWAY", configuration()?)])
+    crate::script::run(&format!("{PRELUDE}\n{script}"), [("GATEWAY", configuration()?)])
 }

@@ -13,12 +13,12 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use ekiden_record::{LinkDirection, Outcome, Record};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 use place::Place;
 
@@ -63,16 +63,10 @@ const TESTS: &[(&str, Test)] = &[
     ("without root it works in a user namespace, or says in a line why not", without_root),
 ];
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let root = is_root();
-    if !root {
-        eprintln!("ignored: the lab's tests make namespaces and mounts, which needs root here");
-    }
+pub fn trials() -> Vec<Trial> {
+    let root = crate::is_root();
     let trial = |&(name, test): &(&str, Test)| Trial::test(name, test).with_ignored_flag(!root);
-    // One at a time: they measure.
-    let arguments = Arguments { test_threads: Some(1), ..arguments };
-    libtest_mimic::run(&arguments, TESTS.iter().map(trial).collect()).exit_code()
+    TESTS.iter().map(trial).collect()
 }
 
 /// A busy machine delays packets: one measurement of four that nothing disturbs shows what the emulation does.
@@ -490,11 +484,4 @@ fn assert_within(value: f64, least: f64, most: f64) -> Result<(), Failed> {
 
 fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(message().into()) }
-}
-
-fn is_root() -> bool {
-    fs::read_to_string("/proc/self/status").is_ok_and(|status| {
-        let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-        uids.and_then(|uids| uids.split_whitespace().nth(1)) == Some("0")
-    })
 }

@@ -3,11 +3,11 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -15,12 +15,8 @@ const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
 
 type Test = fn() -> Result<(), Failed>;
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let is_root = nix::unistd::geteuid().is_root();
-    if !is_root {
-        eprintln!("ignored: lines of the lab need namespaces and mounts, which needs root here");
-    }
+pub fn trials() -> Vec<Trial> {
+    let is_root = crate::is_root();
     let mut trials = vec![
         Trial::test("a load by bytes arrives whole, in each direction and both at once", by_bytes),
         Trial::test("a load by time is written as a record with its series", by_time),
@@ -41,7 +37,7 @@ fn main() -> ExitCode {
         ("a record of a path is refused where it is in the way, before anything is sent", record_in_the_way),
     ];
     trials.extend(on_lines.map(|(name, trial)| Trial::test(name, trial).with_ignored_flag(!is_root)));
-    libtest_mimic::run(&arguments, trials).exit_code()
+    trials
 }
 
 /// A server on loopback, which ends with this.

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-mod modules;
-
-use modules::{Modules, of_crate, of_texts, uses};
+use crate::modules::{Modules, of_crate, of_texts, uses};
 
 #[test]
 fn the_relays_rooms_use_only_those_below_them() {

@@ -1,9 +1,9 @@
 //! Nodes of an overlay in the lab: which paths streams take, and what they do when legs are cut or slow down.
 
 use std::borrow::BorrowMut;
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 const COMMON: &str = include_str!("overlay/common.sh");
 const PRELUDE: &str = include_str!("overlay/prelude.sh");
@@ -67,14 +67,8 @@ const REGISTRY: &str = include_str!("overlay/registry.sh");
 const ETCD: &str = include_str!("overlay/etcd.sh");
 const ASKED: &str = include_str!("overlay/asked.sh");
 
-fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    // They mostly wait.
-    arguments.test_threads.get_or_insert(TRIALS.len() + 1);
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("ignored: the tests of overlays make networks, which needs root here");
-    }
+pub fn trials() -> Vec<Trial> {
+    let root = crate::is_root();
     let trial =
         |&(name, script): &(&str, &'static str)| Trial::test(name, move || run(script)).with_ignored_flag(!root);
     let mut trials: Vec<Trial> = TRIALS.iter().map(trial).collect();
@@ -97,7 +91,7 @@ fn main() -> ExitCode {
     trials.push(Trial::test("an overlay is simulated packet by packet as the guide says", simulated_as_in_the_guide));
     trials.push(Trial::test("an overlay is simulated", || outcome(alone_as_user(SIMULATED))));
     trials.push(Trial::test("the overlay in docs/guide/overlay.md works as written", guide));
-    libtest_mimic::run(&arguments, trials).exit_code()
+    trials
 }
 
 /// Runs a script behind the prelude, at the client of the network.

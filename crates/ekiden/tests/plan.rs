@@ -5,10 +5,10 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, ExitCode, Output};
+use std::process::{Command, Output};
 
 use ekiden_record::{Finding, Judgement, PATH_FORMAT, PathDirection, PathRecord};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -26,15 +26,11 @@ const TESTS: &[(&str, Test)] = &[
 /// These need namespaces.
 const IN_LAB: &[(&str, Test)] = &[("a plan is put to the test in simulator and lab", verified)];
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("ignored: a lab makes namespaces and mounts, which needs root here");
-    }
+pub fn trials() -> Vec<Trial> {
+    let root = crate::is_root();
     let trial = |&(name, test): &(&str, Test)| Trial::test(name, test);
     let in_lab = IN_LAB.iter().map(|test| trial(test).with_ignored_flag(!root));
-    libtest_mimic::run(&arguments, TESTS.iter().map(trial).chain(in_lab).collect()).exit_code()
+    TESTS.iter().map(trial).chain(in_lab).collect()
 }
 
 fn plan(folder: &Path, arguments: &[&str]) -> Result<Output, Failed> {

@@ -1,7 +1,5 @@
 //! What a running node may do that other processes may not.
 
-mod alone;
-
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -88,7 +86,7 @@ impl Drop for Node {
 
 #[test]
 fn a_node_keeps_no_privilege_that_its_configuration_does_not_need() {
-    let _alone = alone::alone();
+    let _alone = crate::alone::alone();
     let threads = "threads = 2\n";
     Node::start(&format!("{threads}{SOCKS}")).has(0);
     Node::start(&format!("{threads}[tcp]\ncongestion = \"reno\"\n{SOCKS}")).has(NET_ADMIN);
@@ -250,7 +248,7 @@ fn what_was_given_up_does_not_come_back_by_sighup() {
         eprintln!("ignored: only root has something to give up");
         return;
     }
-    let _alone = alone::alone();
+    let _alone = crate::alone::alone();
     let start = Instant::now();
     let available = || fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
     while available().contains("ekiden_bic") {

@@ -1,17 +1,15 @@
 //! One arithmetic: what the programs in the kernel decided on real connections, decided again by the native build from what
 //! they were given.
 
-mod alone;
-
 use std::collections::HashMap;
 use std::fs;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ekiden_bpf::{Event, EventKind, Level, Trace, register};
 use ekiden_congestion::{Algorithm, CongestionControl, Native, Tunables, Window};
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 /// Three senders with short queues and random losses: windows below and above HSTCP's first row, many losses.
 const SCENARIO: &str = r#"
@@ -60,15 +58,10 @@ to = "sink"
 duration = "8s"
 "#;
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("ignored: loading eBPF needs root");
-    }
-    let _alone = alone::alone();
+pub fn trials() -> Vec<Trial> {
+    let root = crate::is_root();
     let trial = Trial::test("the kernel and the native build decide alike on real connections", replay);
-    libtest_mimic::run(&arguments, vec![trial.with_ignored_flag(!root)]).exit_code()
+    vec![trial.with_ignored_flag(!root)]
 }
 
 /// Those whose calls are told with all that they are given.

@@ -7,9 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use measuring::MeasuringServer;
-
-mod measuring;
+use crate::measuring::MeasuringServer;
 
 const COLUMNS: usize = 80;
 const PRINT: &str = "sha256:c17ec17ec17ec17ec17ec17ec17ec17ec17ec17ec17ec17ec17ec17ec17ec17e";

@@ -1,10 +1,6 @@
 //! Transparent listeners and exits on real routers: client – island – exit – server, in namespaces.
 
-mod script;
-
-use std::process::ExitCode;
-
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 const PRELUDE: &str = include_str!("transparent/prelude.sh");
 const GUIDE: &str = include_str!("../../../docs/guide/transparent.md");
@@ -25,14 +21,10 @@ const TRIALS: &[(&str, &str)] = &[
     ("two nodes share a host, and what is missing is said", include_str!("transparent/two.sh")),
 ];
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("ignored: the tests of transparent listeners make namespaces and mounts, which needs root here");
-    }
+pub fn trials() -> Vec<Trial> {
+    let root = crate::is_root();
     let trials = TRIALS.iter().map(|&(name, script)| Trial::test(name, move || run(script)).with_ignored_flag(!root));
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    trials.collect()
 }
 
 /// The guide's fenced block with this mark.
@@ -44,5 +36,5 @@ fn block(mark: &str) -> Result<&'static str, Failed> {
 /// Runs a script behind the prelude.
 fn run(script: &str) -> Result<(), Failed> {
     let files = [("ISLAND", block("toml proxy lan.toml")?), ("CITY", block("toml proxy exit.toml")?)];
-    script::run(&format!("{PRELUDE}\n{script}"), files)
+    crate::script::run(&format!("{PRELUDE}\n{script}"), files)
 }

@@ -1,10 +1,6 @@
 //! Tunnels between real hosts, in namespaces.
 
-mod script;
-
-use std::process::ExitCode;
-
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 const PRELUDE: &str = include_str!("tunnel/prelude.sh");
 const GUIDE: &str = include_str!("../../../docs/guide/tunnel.md");
@@ -31,14 +27,10 @@ const TRIALS: &[(&str, &str)] = &[
     ("a listener that answers into its own tunnel says so", include_str!("tunnel/loop.sh")),
 ];
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("ignored: the tests of tunnels make namespaces and devices, which needs root here");
-    }
+pub fn trials() -> Vec<Trial> {
+    let root = crate::is_root();
     let trials = TRIALS.iter().map(|&(name, script)| Trial::test(name, move || run(script)).with_ignored_flag(!root));
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    trials.collect()
 }
 
 /// The guide's fenced block with this mark.
@@ -51,5 +43,5 @@ fn block(mark: &str) -> Result<&'static str, Failed> {
 fn run(script: &str) -> Result<(), Failed> {
     let files =
         [("CITY", block("toml tunnel city-tunnel.toml")?), ("ISLAND", block("toml tunnel island-tunnel.toml")?)];
-    script::run(&format!("{PRELUDE}\n{script}"), files)
+    crate::script::run(&format!("{PRELUDE}\n{script}"), files)
 }

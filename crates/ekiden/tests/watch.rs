@@ -3,11 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, ExitCode, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
 const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
@@ -80,12 +80,8 @@ wait $watch; code=$?
 kill $receiver 2>/dev/null
 exit $code";
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let is_root = nix::unistd::geteuid().is_root();
-    if !is_root {
-        eprintln!("ignored: watching paths of the lab makes namespaces and mounts, which needs root here");
-    }
+pub fn trials() -> Vec<Trial> {
+    let is_root = crate::is_root();
     let mut trials = vec![
         Trial::test("a connection on loopback is watched from its beginning to its end", loopback),
         Trial::test("Ctrl-C ends a watch with what was seen", interrupted),
@@ -96,8 +92,7 @@ fn main() -> ExitCode {
     trials.extend(CASES.iter().map(|case| {
         Trial::test(format!("{}: {}", case.what, case.limit), || limited(case)).with_ignored_flag(!is_root)
     }));
-    // One at a time: they measure.
-    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit_code()
+    trials
 }
 
 /// The sender's greatest share is the limit, and more than half of all.

@@ -1,9 +1,9 @@
 //! `ekiden measure client --window` over a path of the lab: no more is advertised or in flight than was asked for, and no less than whole
 //! segments fill.
 
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
 const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
 const SCENARIO: &str = r#"name = "window"
@@ -32,18 +32,14 @@ kill $server
 "$EKIDEN" record export --csv record.json
 exit $code"#;
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let is_root = nix::unistd::geteuid().is_root();
-    if !is_root {
-        eprintln!("ignored: paths of the lab are namespaces and mounts, which needs root here");
-    }
+pub fn trials() -> Vec<Trial> {
+    let is_root = crate::is_root();
     // Small segments take several times their payload of the receive buffer.
     let trials = [(4_096, 1_460), (16_384, 1_000), (48_000, 100)].map(|(window, data)| {
         let name = format!("a window of {window} bytes holds with segments of {data}");
         Trial::test(name, move || holds(window, data)).with_ignored_flag(!is_root)
     });
-    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials.into()).exit_code()
+    trials.into()
 }
 
 fn holds(window: u64, data: u64) -> Result<(), Failed> {

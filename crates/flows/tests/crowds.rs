@@ -1,14 +1,12 @@
 //! A relay that all find at once, and one that says it carries more than it does.
 
-mod common;
-
 use ekiden_flows::sites::Outage;
 use ekiden_flows::{Policy, RELAYED_SPAN, Sites, Spread, run};
 use ekiden_units::{BitRate, Fraction, Time};
 
 /// Legs between all others carry a twentieth from the tenth minute on; those of the hub do not.
 fn with_hub(seed: u64) -> Sites {
-    let mut sites = common::busy(12, 0.5, 3_600);
+    let mut sites = crate::common::busy(12, 0.5, 3_600);
     sites.seed = seed;
     sites.sites.iter_mut().skip(1).for_each(|site| site.region = "edge".into());
     let between = ["edge", "edge"].map(String::from);
@@ -47,7 +45,7 @@ fn a_crowd_at_one_relay_does_not_swing() {
 
 /// Which part of the streams of other sites goes over the liar, in each ten minutes.
 fn drawn(judge: bool, seed: u64) -> Vec<f64> {
-    let mut sites = common::busy(8, 0.3, 3_600);
+    let mut sites = crate::common::busy(8, 0.3, 3_600);
     (sites.seed, sites.judge, sites.sites[0].lies) = (seed, judge, Some(BitRate::mbit(1)));
     let opened = run(&sites, Policy::Ekiden).opened;
     let part = |tens: u64| {

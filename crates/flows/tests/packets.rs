@@ -1,7 +1,5 @@
 //! Sites as a scenario: what is refused.
 
-mod common;
-
 use ekiden_flows::{Packets, Sites};
 use ekiden_units::{BitRate, Bytes, Time};
 
@@ -9,7 +7,7 @@ const PACKETS: Packets =
     Packets { rate_most: BitRate::mbit(20), flows: 4, file: Bytes(500_000), duration: Time::secs(60), begin: Time(0) };
 
 fn sites() -> Sites {
-    common::file("sites-4.toml")
+    crate::common::file("sites-4.toml")
 }
 
 #[test]

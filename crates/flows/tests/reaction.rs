@@ -1,7 +1,5 @@
 //! How soon new streams avoid a leg that is cut, or carries a tenth.
 
-mod common;
-
 use std::collections::BTreeMap;
 
 use ekiden_flows::sites::Outage;
@@ -37,7 +35,7 @@ fn most_used(sites: &Sites) -> Vec<(usize, usize)> {
 fn reactions(left: Fraction) -> Vec<f64> {
     let mut all = Vec::new();
     for seed in 1..=6 {
-        let mut sites = common::busy(6, 1.0, 1_230);
+        let mut sites = crate::common::busy(6, 1.0, 1_230);
         sites.seed = seed;
         for (a, b) in most_used(&sites) {
             let between = [a, b].map(|site| sites.sites[site].name.clone());
@@ -68,7 +66,7 @@ fn a_leg_that_carries_a_tenth_is_mostly_avoided_within_five_seconds() {
 
 #[test]
 fn an_idle_leg_that_is_cut_costs_one_failed_open() {
-    let mut sites = common::busy(6, 0.5, 3_000);
+    let mut sites = crate::common::busy(6, 0.5, 3_000);
     let [a, b] = [0, 2];
     let between = [a, b].map(|site| sites.sites[site].name.clone());
     sites.outages = vec![Outage { between, from: AT, to: sites.duration, rate: Fraction(0) }];

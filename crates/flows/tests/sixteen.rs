@@ -1,7 +1,5 @@
 //! Sixteen sites: what the nodes' paths give beside the best, the direct ones, the shortest ones, and those of nodes that probe everything.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -10,7 +8,7 @@ use ekiden_overlay::choice::Why;
 use ekiden_units::Time;
 
 fn outcomes<const N: usize>(seed: u64, hours: u64, policies: [Policy; N]) -> [Outcome; N] {
-    let mut sites = common::file("sites-16.toml");
+    let mut sites = crate::common::file("sites-16.toml");
     (sites.seed, sites.duration, sites.warm_up) = (seed, Time::secs(hours * 3_600), Time::secs((hours - 1) * 3_600));
     policies.map(|policy| run(&sites, policy))
 }
@@ -83,7 +81,7 @@ fn others_carry_less_or_cost_more() {
 
 #[test]
 fn the_same_seed_gives_the_same() {
-    let sites = common::busy(4, 0.3, 600);
+    let sites = crate::common::busy(4, 0.3, 600);
     let json = || serde_json::to_string(&run(&sites, Policy::Ekiden)).unwrap();
     assert_eq!(json(), json());
 }
@@ -106,6 +104,6 @@ fn a_file_is_refused_with_the_line_that_is_wrong() {
 
 #[test]
 fn every_file_of_the_project_is_accepted() {
-    let counts = ["sites-4.toml", "sites-16.toml", "sites-64.toml"].map(|name| common::file(name).sites.len());
+    let counts = ["sites-4.toml", "sites-16.toml", "sites-64.toml"].map(|name| crate::common::file(name).sites.len());
     assert_eq!(counts, [4, 16, 64]);
 }

@@ -1,12 +1,10 @@
 //! What nodes ask of each other.
 
-mod common;
-
 use ekiden_flows::{Policy, run};
 use ekiden_units::Time;
 
 fn control(streams_s: f64) -> [f64; 2] {
-    let mut sites = common::file("sites-64.toml");
+    let mut sites = crate::common::file("sites-64.toml");
     (sites.duration, sites.warm_up, sites.traffic.streams_s) = (Time::secs(3_600), Time::secs(600), streams_s);
     let of = run(&sites, Policy::Ekiden);
     println!("{streams_s} streams a second: {:?} bit/s, {} streams", of.control_bit_s, of.streams);

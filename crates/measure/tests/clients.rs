@@ -1,13 +1,11 @@
 //! Clients of a server that stall, that cost it much, or that say nothing.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use ekiden_keys::Identity;
 use ekiden_measure::client::{Server, measure};
 use ekiden_measure::message::{Purpose, Reply, Request, Trace};

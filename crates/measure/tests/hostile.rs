@@ -1,13 +1,11 @@
 //! Servers that lie or break off.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use ekiden_measure::Error;
 use ekiden_measure::client::{self, Measured, Server, measure, measure_within};
 use ekiden_measure::message::{Preamble, Reply, Request, Row, StreamEnd, TAKEN, Trace, token_text};

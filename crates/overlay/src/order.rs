@@ -23,6 +23,13 @@ struct Seen {
     silent: BTreeMap<String, Time>,
 }
 
+impl Seen {
+    /// Since when it comes last for a destination.
+    fn since(&mut self, destination: &str) -> impl Iterator<Item = &mut Time> {
+        self.lost.iter_mut().chain(self.silent.get_mut(destination))
+    }
+}
+
 impl Order {
     /// No path has led to an exit.
     pub fn lost(&mut self, exit: &str, now: Time) {
@@ -55,22 +62,22 @@ impl Order {
         }
     }
 
-    /// Puts those that cannot be reached, or have said nothing of `destination`, behind the others. Once in a while a stream has the old
-    /// order.
+    /// Puts those that cannot be reached, or have said nothing of `destination`, behind the others. Once in a while a stream begins with
+    /// one of them.
     pub fn sort(&mut self, exits: &mut [&str], destination: &str, now: Time) {
         if exits.len() < 2 {
             return;
         }
-        exits.sort_by_cached_key(|exit| {
-            let Some(seen) = self.0.get_mut(*exit) else { return false };
-            let mut since: Vec<&mut Time> = seen.lost.iter_mut().chain(seen.silent.get_mut(destination)).collect();
-            let is_last = since.iter().any(|at| now.since(**at) < LAST);
-            if !is_last {
-                // Whoever comes while this stream tries it goes elsewhere.
-                since.iter_mut().for_each(|at| **at = now);
-            }
-            is_last
-        });
+        let mut is_last = |exit: &str| {
+            self.0.get_mut(exit).is_some_and(|seen| seen.since(destination).any(|at| now.since(*at) < LAST))
+        };
+        exits.sort_by_cached_key(|exit| is_last(exit));
+        // Whoever comes while this stream tries it goes elsewhere.
+        if !is_last(exits[0])
+            && let Some(seen) = self.0.get_mut(exits[0])
+        {
+            seen.since(destination).for_each(|at| *at = now);
+        }
     }
 
     /// Those that come last now: for which destination, or for all, and since when.
@@ -145,6 +152,16 @@ mod tests {
         assert!(order.last(Time::secs(69)).eq(all) && order.last(Time::secs(70)).eq([]));
         order.opened("a", "x");
         assert_eq!(sorted(&mut order, "x", 41), "ab");
+    }
+
+    #[test]
+    fn an_exit_that_no_stream_begins_with_is_not_put_last_anew() {
+        let mut order = Order::default();
+        order.silent("b", "x", Time::secs(1));
+        for second in 31..60 {
+            assert_eq!(sorted(&mut order, "x", second), "ab");
+        }
+        assert_eq!(order.last(Time::secs(31)).count(), 0);
     }
 
     #[test]

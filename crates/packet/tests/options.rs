@@ -1,13 +1,11 @@
 //! TCP options, byte by byte, and the small values: sequence numbers and SACK blocks.
 
-mod support;
-
 use std::net::IpAddr;
 
+use crate::support::*;
 use ekiden_packet::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::*;
 
 const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 const NOP: &[u8] = &[1];

@@ -1,13 +1,11 @@
 //! Packets to bytes and back: whole, cut, flipped and random.
 
-mod support;
-
 use std::net::IpAddr;
 
+use crate::support::*;
 use ekiden_packet::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::*;
 
 proptest! {
     #[test]

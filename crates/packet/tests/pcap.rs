@@ -1,17 +1,15 @@
 //! pcap files, read back by hand.
 
-mod support;
-
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
+use crate::support::*;
 use ekiden_packet::pcap::{PcapWriter, header_bytes};
 use ekiden_packet::*;
 use ekiden_units::Time;
 use etherparse::{IpSlice, UdpSlice};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::*;
 
 fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())

@@ -1,15 +1,13 @@
 //! Service classes: which class a stream is of, and how many of one are open at a time.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::common::peer::{accept_node, frame};
+use crate::common::*;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use common::peer::{accept_node, frame};
-use common::*;
 use ekiden_relay_proto::leg::{FrameKind, Open};
 
 /// A node with these classes whose streams all go to a peer at this address.

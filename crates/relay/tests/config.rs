@@ -1,8 +1,6 @@
 //! The configuration: what is refused, where and why; what is shown.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ekiden_relay::{Config, ListenerKind, Pattern, Rules, sections};
 
 fn refused(text: &str) -> String {

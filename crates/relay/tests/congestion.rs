@@ -1,11 +1,9 @@
 //! Congestion controls that are not available, and what is used in their place; what legs have by default. None of these tests needs a
 //! privilege.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::*;
+use crate::common::*;
 use ekiden_net::sock_diag::SockDiag;
 use ekiden_net::socket;
 use ekiden_relay::Relay;

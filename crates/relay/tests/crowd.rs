@@ -1,17 +1,10 @@
 //! What a crowd leaves behind when it has gone.
 
-mod common;
-
 use std::io::Write;
 use std::net::TcpStream;
 
-use common::process::{self, Process};
-use common::*;
-
-#[test]
-fn node_process() {
-    process::be_node();
-}
+use crate::common::process::Process;
+use crate::common::*;
 
 /// Memory of its own that a process has, in kilobytes.
 fn resident(process: &Process) -> u64 {

@@ -1,16 +1,14 @@
 //! What was said to a server that ends its side first and reads late arrives, whatever becomes of the entry's connection
 //! to the next node after the client has left; and streams that come later do not wait behind it.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::peer::{accept_node, ask_for, frame, open_at, say};
-use common::process::{self, Process};
-use common::*;
+use crate::common::peer::{accept_node, ask_for, frame, open_at, say};
+use crate::common::process::Process;
+use crate::common::*;
 use ekiden_relay::Relay;
 use ekiden_relay_proto::leg::{FrameKind, Header, encode_opened};
 use nix::sys::signal::Signal;
@@ -21,11 +19,6 @@ const SAID: usize = 5_000_000;
 
 /// Nodes behind the entry.
 const COUNTS: [usize; 3] = [1, 2, 3];
-
-#[test]
-fn node_process() {
-    process::be_node();
-}
 
 /// The nodes behind an entry, and what the entry's file says.
 struct Way {

@@ -1,13 +1,11 @@
 //! A client that leaves while its destination is being reached takes nobody's time and descriptors any more.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::time::Instant;
 
-use common::*;
+use crate::common::*;
 use ekiden_net::steer::ignore_new;
 
 /// Far longer than a test takes.

@@ -1,11 +1,9 @@
 //! What an exit connects to: not to what is private or its own, by address or by name, unless its configuration says so.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use common::*;
+use crate::common::*;
 
 /// Without this the common nodes would be let to loopback, where their hosts are.
 const NOTHING: &str = "[exit]\nallow = [\"192.0.2.1\"]\n";

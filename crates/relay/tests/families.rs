@@ -1,14 +1,8 @@
 //! A listener on `[::]` takes both families, and knows an IPv4 client by its IPv4 address.
 
-mod common;
-
+use crate::common::*;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Mutex;
-
-use common::*;
-
-static LOG: Mutex<String> = Mutex::new(String::new());
 
 fn any(port: u16) -> String {
     format!("address = \"[::]:{port}\"\nopen = true\n")
@@ -72,14 +66,14 @@ fn headers_are_taken_from_an_ipv4_balancer() {
 
 #[test]
 fn the_log_has_ipv4_addresses() {
-    log::to(|line| LOG.lock().unwrap().push_str(&(line + "\n")));
+    log::keep();
     let text = "[listen.leg]\nkind = \"leg\"\nplain_key_file = \"key\"\naddress = \"[::]:0\"\n";
     let relay = node(text);
     let mut client = connect(at(relay.address("leg").unwrap(), true));
     client.write_all(b"nothing that a node says").unwrap();
-    wait_until("it is refused", || LOG.lock().unwrap().contains("a connection from 127.0.0.1:"));
-    let log = LOG.lock().unwrap();
-    assert!(!log.contains("ffff"), "{log}");
+    let logged = || log::logged("a connection from ");
+    wait_until("it is refused", || logged().iter().any(|line| line.contains("from 127.0.0.1:")));
+    assert!(!logged().concat().contains("ffff"), "{:?}", logged());
 }
 
 #[test]

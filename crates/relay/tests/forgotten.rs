@@ -1,13 +1,11 @@
 //! A host that says its end and then forgets the connection: everything that it has said arrives, and the end, however late its
 //! receiver reads. Whoever sends to it hears that nothing is taken.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use ekiden_net::tcp_info::tcp_info;
 use socket2::{Domain, Socket, Type};
 

@@ -1,13 +1,11 @@
 //! `ftp` URLs through the HTTP listener, and FTP clients through SOCKS, with a server that does what a test wants.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use common::*;
+use crate::common::*;
 
 /// What a server does, where it is not what a good one does.
 #[derive(Clone, Default)]

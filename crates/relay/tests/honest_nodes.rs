@@ -1,15 +1,13 @@
 //! Nodes in between that pass everything on, beside destinations, clients and limits that look as if they did not: none is set aside.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::overlay::{Overlay, here};
-use common::*;
+use crate::common::overlay::{Overlay, here};
+use crate::common::*;
 use ekiden_relay::{Config, Relay};
 use socket2::SockRef;
 

@@ -1,13 +1,11 @@
 //! The HTTP proxy between raw clients and raw origins.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::mpsc;
 
-use common::*;
+use crate::common::*;
 
 /// An origin that answers each request's head by `answer`, on one connection after another.
 fn origin(answer: impl Fn(&str, &mut TcpStream) -> bool + Send + Sync + Clone + 'static) -> SocketAddr {

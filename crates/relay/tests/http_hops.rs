@@ -1,12 +1,10 @@
 //! What the HTTP proxy answers itself, what it keeps open, and what it says when it cannot go on.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 
 #[test]
 fn a_request_that_may_go_no_further_is_answered_here() {

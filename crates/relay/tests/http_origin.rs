@@ -1,12 +1,10 @@
 //! What becomes of an origin's connection, and of a client's, when the other one is done.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 
 /// An origin that says the same to every request and closes.
 fn closing_origin() -> SocketAddr {

@@ -1,12 +1,10 @@
 //! What of a message's framing reaches the other side of the HTTP proxy, byte by byte.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 
-use common::*;
+use crate::common::*;
 
 /// Everything up to an empty line.
 fn until_empty_line(stream: &mut TcpStream) -> Option<String> {

@@ -5,15 +5,13 @@
 //! and directions stand still when the kill strikes. What is drawn is drawn from a seed; when it strikes is up to the
 //! machine.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use common::process::{self, Process};
-use common::*;
+use crate::common::process::Process;
+use crate::common::*;
 use nix::sys::signal::Signal;
 
 /// Chains that run side by side.
@@ -27,11 +25,6 @@ const STREAMS: usize = 4;
 
 /// The latest kill after streams begin to open.
 const LATEST: Duration = Duration::from_millis(30);
-
-#[test]
-fn node_process() {
-    process::be_node();
-}
 
 #[test]
 fn killed_nodes_leave_resets_and_no_false_ends() {

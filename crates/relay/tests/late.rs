@@ -1,14 +1,12 @@
 //! A host that has no room for long gets all that it was sent: a client its response, an origin its request, also when the
 //! other side has ended or gone meanwhile.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use socket2::{Domain, Socket, Type};
 
 /// With it the pauses between retransmissions grow to 1 s, and the kernel gives up a closed socket after about 3 s without

@@ -1,11 +1,9 @@
 //! What happens between nodes: keys, the warm pool, nodes that go away.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
 
-use common::*;
+use crate::common::*;
 use ekiden_relay::Relay;
 
 #[test]

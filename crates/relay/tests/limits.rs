@@ -1,11 +1,9 @@
 //! Clients that say nothing or too much.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use common::*;
+use crate::common::*;
 use ekiden_relay_proto::FailureCode;
 use ekiden_relay_proto::leg::{FrameKind, Header, decode_failed};
 

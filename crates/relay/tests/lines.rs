@@ -1,23 +1,13 @@
 //! What the log says of strangers and of peers, and how often.
 
-mod common;
-
-use std::io::{Read, Write};
-use std::sync::Mutex;
-
-use common::*;
+use crate::common::log::logged;
+use crate::common::*;
 use ekiden_relay_proto::leg::{FrameKind, Header, encode_opened};
-
-static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-/// The lines of the log that have this part.
-fn logged(part: &str) -> Vec<String> {
-    LINES.lock().unwrap().iter().filter(|line| line.contains(part)).cloned().collect()
-}
+use std::io::{Read, Write};
 
 #[test]
 fn a_dead_peer_is_in_the_log_and_not_once_for_each_stream() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     let dead = closed_port();
     for (listener, kind) in [("socks", "socks5"), ("web", "http")] {
         let name = format!("dead-{kind}");
@@ -53,7 +43,7 @@ fn a_dead_peer_is_in_the_log_and_not_once_for_each_stream() {
 
 #[test]
 fn a_stream_that_failed_is_in_the_log_once_with_its_client_and_destination_unless_that_is_left_out() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     for (says, names) in [("", true), ("log_addresses = false\n", false)] {
         let dead = closed_port();
         let entry = node(&format!("{says}[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n"));
@@ -72,7 +62,7 @@ fn a_stream_that_failed_is_in_the_log_once_with_its_client_and_destination_unles
 
 #[test]
 fn a_peer_that_is_well_again_is_said_to_be_once() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     let city = leg_node(Mode::Tls, "city", None, "");
     let text = |key| {
         format!(
@@ -97,7 +87,7 @@ fn a_peer_that_is_well_again_is_said_to_be_once() {
 
 #[test]
 fn what_is_wrong_further_on_in_a_chain_is_in_the_log_of_the_first_node() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     let dead = closed_port();
     for mode in [Mode::Plain, Mode::Tls] {
         let middle = leg_node(mode, "middle", Some(("last", dead)), "");
@@ -126,7 +116,7 @@ fn what_is_wrong_further_on_in_a_chain_is_in_the_log_of_the_first_node() {
 
 #[test]
 fn what_is_wrong_further_on_names_no_destination_where_that_is_left_out() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     let middle = leg_node(Mode::Plain, "hub", Some(("gone", closed_port())), "");
     let entry = node(&format!(
         "log_addresses = false\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n[peer.hub]\naddress = \"{}\"\n{}\
@@ -143,7 +133,7 @@ fn what_is_wrong_further_on_names_no_destination_where_that_is_left_out() {
 
 #[test]
 fn a_request_whose_response_breaks_off_at_a_node_is_in_the_log() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     for (response, name) in [("", "early"), ("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", "late")] {
         let (listener, address) = listener();
         let entry = node(&format!(
@@ -172,7 +162,7 @@ fn a_request_whose_response_breaks_off_at_a_node_is_in_the_log() {
 
 #[test]
 fn a_login_that_is_missing_does_not_hide_a_mixup() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     let chain = Chain::new(0);
     let before = logged("speaks HTTP, not SOCKS5").len();
     for said in [&b"\x05\x01\x00"[..], b"GET http://192.0.2.1/ HTTP/1.1\r\n\r\n"] {
@@ -185,7 +175,7 @@ fn a_login_that_is_missing_does_not_hide_a_mixup() {
 
 #[test]
 fn a_wrong_password_is_logged_in_the_same_form_wherever() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     let chain = Chain::new(0);
     let mut web = connect(chain.address("weblocked"));
     write!(web, "GET http://192.0.2.1/ HTTP/1.1\r\nHost: 192.0.2.1\r\nProxy-Authorization: Basic YWxpY2U6eA==\r\n\r\n")
@@ -206,7 +196,7 @@ fn a_wrong_password_is_logged_in_the_same_form_wherever() {
 
 #[test]
 fn nodes_that_are_refused_do_not_fill_the_log() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     for mode in [Mode::Plain, Mode::Tls] {
         let relay = leg_node(mode, "n1", None, "");
         let before = logged("on [listen.leg] was refused").len();
@@ -222,7 +212,7 @@ fn nodes_that_are_refused_do_not_fill_the_log() {
 
 #[test]
 fn what_an_exit_forbids_is_in_its_log() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     let private = "192.168.77.1";
     let entry = node(
         "name = \"forbids\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
@@ -244,7 +234,7 @@ fn what_an_exit_forbids_is_in_its_log() {
 
 #[test]
 fn a_stream_that_breaks_off_is_in_the_log_of_the_node_before_without_a_guess_at_who_broke_it() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     for (name, is_behind) in [("mortal", false), ("transient", true)] {
         let (listener, address) = listener();
         let middle = leg_node(Mode::Plain, "middle", Some((name, address)), "");
@@ -275,7 +265,7 @@ fn a_stream_that_breaks_off_is_in_the_log_of_the_node_before_without_a_guess_at_
 
 #[test]
 fn a_node_that_is_full_says_so_seldom() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     let chain = Chain::with(0, "[limits]\nconnections = 2\n", "");
     let (begun, part) = (std::time::Instant::now(), "limits.connections is reached; new connections wait");
     let before = logged(part).len();

@@ -1,18 +1,11 @@
 //! What wrong passwords, and many of them at a time, take from others.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use crate::common::process::Process;
+use crate::common::*;
 use base64::Engine;
-use common::process::{self, Process};
-use common::*;
-
-#[test]
-fn node_process() {
-    process::be_node();
-}
 
 /// More than one address may have waiting is not what these tests are about.
 const GUESSES: usize = 24;

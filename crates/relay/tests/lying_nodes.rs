@@ -1,15 +1,13 @@
 //! A node in between that passes streams on, but not all of them: how soon one that knows how it is judged is set aside.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::overlay::{Overlay, here};
-use common::*;
+use crate::common::overlay::{Overlay, here};
+use crate::common::*;
 use ekiden_relay::{Config, Relay};
 use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Open};
 

@@ -1,14 +1,9 @@
 //! Clients that speak another protocol than the listener's are told so at once, and so is the log.
 
-mod common;
-
 use std::io::{Read, Write};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use common::*;
-
-static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+use crate::common::*;
 
 /// A first record of TLS, as far as anyone looks at it.
 const HELLO: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
@@ -19,7 +14,7 @@ const REJECTED: &[u8] = b"\x00\x5b\0\0\0\0\0\0";
 
 #[test]
 fn another_protocol_is_told_so_at_once() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     let chain = Chain::new(0);
     let start = Instant::now();
     let connect_request = b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
@@ -52,10 +47,7 @@ fn another_protocol_is_told_so_at_once() {
             client.read_to_end(&mut told).unwrap();
             assert!(told.starts_with(answer), "{logged} at {listener}: {:?}", String::from_utf8_lossy(&told));
             let from = client.local_addr().unwrap().to_string();
-            wait_until("the log has it", || {
-                let lines = LINES.lock().unwrap();
-                lines.iter().any(|line| line.contains(&from) && line.contains(logged))
-            });
+            wait_until("the log has it", || log::logged(&from).iter().any(|line| line.contains(logged)));
         }
     }
     // Nobody waited for more: what each has said decides.

@@ -1,9 +1,7 @@
 //! Nodes of an overlay on loopback: which path a stream takes, and what happens when that path fails.
 
-mod common;
-
-use common::overlay::{Overlay, here};
-use common::*;
+use crate::common::overlay::{Overlay, here};
+use crate::common::*;
 use ekiden_keys::Identity;
 use ekiden_net::status_socket;
 use ekiden_relay::{Config, Relay, ShareStatus, Status, socket_name};
@@ -215,7 +213,7 @@ fn the_next_node_near_a_destination_stands_in_for_one_that_has_died() {
 
 #[test]
 fn a_record_that_cannot_be_changes_nothing() {
-    use common::peer::{accept_node, frame};
+    use crate::common::peer::{accept_node, frame};
     use ekiden_relay_proto::leg::{FrameKind, Header, decode_ask};
     use std::io::Write;
     let (listener, address) = listener();

@@ -1,7 +1,5 @@
 //! Receivers that do not read, streams that compete, and processes that run out of descriptors or memory.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,14 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use common::process::{self, Process};
-use common::*;
+use crate::common::process::Process;
+use crate::common::*;
 use socket2::{Domain, SockRef, Socket, Type};
-
-#[test]
-fn node_process() {
-    process::be_node();
-}
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

@@ -1,20 +1,13 @@
 //! The life of a node's process: signals, and a death that must not look like an end.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use common::process::{self, Process};
-use common::*;
+use crate::common::process::Process;
+use crate::common::*;
 use ekiden_net::tcp_info::tcp_info;
 use nix::sys::signal::Signal;
-
-#[test]
-fn node_process() {
-    process::be_node();
-}
 
 const SOCKS: &str = "[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n";
 

@@ -1,16 +1,11 @@
 //! Headers of the PROXY protocol before connections: read from those who are trusted, and written by forwards.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Mutex;
 
-use common::*;
+use crate::common::*;
 use ekiden_relay::Relay;
 use ekiden_relay_proto::proxy_protocol::{Addresses, Version, read, write};
-
-static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 const VERSIONS: [(Version, &str); 2] = [(Version::V1, "v1"), (Version::V2, "v2")];
 
@@ -86,10 +81,10 @@ fn a_header_is_taken_off_on_every_listener_however_it_arrives() {
 
 #[test]
 fn what_is_no_header_is_reset_and_logged() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     let logged = |from: SocketAddr| {
         let start = format!("{from} must begin with a PROXY protocol header");
-        LINES.lock().unwrap().iter().filter(|line| line.starts_with(&start)).count()
+        log::logged(&start).iter().filter(|line| line.starts_with(&start)).count()
     };
     let (listener, address) = listener();
     let relay = told_node(address, "[limits]\nhandshake = \"300ms\"\n");

@@ -1,12 +1,10 @@
 //! Connections that wait to be accepted when their listener changes or goes: they are served, not reset.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use ekiden_relay::Relay;
 
 /// How many wait. More than a few, so that every worker's socket has some.

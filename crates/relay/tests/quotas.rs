@@ -1,20 +1,15 @@
 //! How many connections one client, and one user, may have.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::common::*;
 use base64::Engine;
-use common::*;
-
-static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// How many lines of the log have this part.
 fn logged(part: &str) -> usize {
-    LINES.lock().unwrap().iter().filter(|line| line.contains(part)).count()
+    log::logged(part).len()
 }
 
 /// Whether it is served: the method's answer, or a reset before any byte.
@@ -31,7 +26,7 @@ fn is_served(mut stream: &TcpStream) -> bool {
 
 #[test]
 fn a_client_has_as_many_connections_as_it_is_allowed() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     let chain = Chain::with(0, "[limits]\nclient_connections = 3\n", "");
     let address = chain.address("socks");
     let mut open: Vec<TcpStream> = (0..3).map(|_| connect_from([127, 0, 1, 1], address)).collect();
@@ -50,7 +45,7 @@ fn a_client_has_as_many_connections_as_it_is_allowed() {
 
 #[test]
 fn a_client_connects_as_often_as_it_is_allowed() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     let chain = Chain::with(0, "[limits]\nclient_rate = 20\n", "");
     let (address, begun) = (chain.address("socks"), Instant::now());
     let served = (0..60).filter(|_| is_served(&connect_from([127, 0, 2, 1], address))).count();
@@ -72,7 +67,7 @@ fn is_closed(mut stream: &TcpStream) -> bool {
 
 #[test]
 fn whoever_has_not_proven_a_key_leaves_room_on_a_leg_listener_for_others() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     for (limits, from) in [("connections = 40", 1), ("connections = 40\nclient_connections = 4", 2)] {
         let text = format!("[limits]\n{limits}\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n");
         let relay = leg_node(Mode::Plain, "n1", None, &text);
@@ -159,7 +154,7 @@ fn get(stream: &mut TcpStream, server: SocketAddr, user: &str) -> String {
 
 #[test]
 fn a_user_has_as_many_connections_as_it_is_allowed() {
-    log::to(|line| LINES.lock().unwrap().push(line));
+    log::keep();
     let secret = hash_of_secret();
     let relay = node(&format!(
         "[limits]\nuser_connections = 2\n\

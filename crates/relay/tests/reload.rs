@@ -1,14 +1,12 @@
 //! What a new configuration means for connections that are open.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::common::*;
 use base64::Engine;
-use common::*;
 use ekiden_relay::{Relay, hash_password};
 use ekiden_relay_proto::leg::FrameKind;
 

@@ -1,11 +1,9 @@
 //! `reply = "early"` and `"connected"`: what a client is told, and when.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-use common::*;
+use crate::common::*;
 
 /// One early listener of each kind that has something to answer.
 const EARLY: &str = "[listen.socksearly]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\nreply = \"early\"\n\

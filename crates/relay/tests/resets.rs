@@ -1,13 +1,11 @@
 //! A reset by either host is a reset for the other: at any moment, through one, two and three nodes, and without its
 //! having to read or write anything to learn of it.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 
 /// What makes the kernel of the host that goes away reset its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,13 +1,11 @@
 //! What a node does when its peer fails it, seen by a peer that is this test.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use common::peer::{accept_node, frame, say};
-use common::*;
+use crate::common::peer::{accept_node, frame, say};
+use crate::common::*;
 use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, encode_opened};
 
 /// Accepts a node and its OPEN.

@@ -1,28 +1,16 @@
 //! Who is let in between nodes, what those hear who are not, and what happens to TLS on the way.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Mutex;
 
-use common::*;
+use crate::common::log::is_logged;
+use crate::common::*;
 use ekiden_keys::Identity;
 use ekiden_relay::Relay;
 use ekiden_relay_proto::leg::{FrameKind, encode_failed};
 use ekiden_relay_proto::{Failure, FailureCode};
 
 /// What all nodes of the process have logged.
-static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-fn is_logged(part: &str) -> bool {
-    LOGGED.lock().unwrap().iter().any(|line| line.contains(part))
-}
-
-fn log_lines() {
-    log::to(|line| LOGGED.lock().unwrap().push(line));
-}
-
 /// A fresh key of a name that no other test has, so that its fingerprint is in no other test's log.
 fn key(name: &str) {
     Identity::generate(&directory().join(format!("{name}.pem"))).unwrap();
@@ -53,7 +41,7 @@ fn answer(entry: &Relay) -> String {
 
 #[test]
 fn who_does_not_have_the_right_key_is_refused_in_one_clear_line_on_each_side() {
-    log_lines();
+    log::keep();
     for name in ["s-city", "s-island", "s-other"] {
         key(name);
     }
@@ -99,7 +87,7 @@ fn another_shared_key_is_refused() {
 
 #[test]
 fn plain_and_tls_tell_each_other_in_one_clear_line() {
-    log_lines();
+    log::keep();
     key("m-island");
     let plain = exit("key", "plain_key_file = \"key\"\n");
     let to_plain = entry("m-island", plain.address("leg").unwrap(), &Mode::Tls.peer("key"));
@@ -151,7 +139,7 @@ fn many_streams_share_few_warm_connections() {
 
 #[test]
 fn an_alert_of_somebody_who_has_seen_no_key_is_no_node_s_refusal() {
-    log_lines();
+    log::keep();
     let node = leg_node(Mode::Tls, "n", None, "");
     let mut stranger = connect(node.address("leg").unwrap());
     // Fatal: certificate_unknown (RFC 8446 §6.2).
@@ -165,7 +153,7 @@ fn an_alert_of_somebody_who_has_seen_no_key_is_no_node_s_refusal() {
 
 #[test]
 fn what_a_peer_says_that_has_not_proven_its_key_is_quoted_in_part() {
-    log_lines();
+    log::keep();
     let (stranger, address) = listener();
     let words = format!("node x: it \"works\" \u{202e}{}", "y".repeat(200));
     let answering = std::thread::spawn(move || {

@@ -1,16 +1,14 @@
 //! Nodes of an overlay of which one is sick, or lies: what honest clients lose to it.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::overlay::Overlay;
-use common::sick::{Sickness, is_served, sick};
-use common::*;
+use crate::common::overlay::Overlay;
+use crate::common::sick::{Sickness, is_served, sick};
+use crate::common::*;
 use ekiden_relay::Status;
 
 const CLIENTS: usize = 4;

@@ -1,16 +1,14 @@
 //! Exits that others stand in for.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::overlay::{Overlay, here};
-use common::sick::{Sickness, is_served, sick, sick_and_heard};
-use common::*;
+use crate::common::overlay::{Overlay, here};
+use crate::common::sick::{Sickness, is_served, sick, sick_and_heard};
+use crate::common::*;
 use ekiden_net::steer::ignore_new;
 use ekiden_relay::{Config, LastStatus, LegStatus, Relay};
 

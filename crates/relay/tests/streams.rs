@@ -1,11 +1,9 @@
 //! Streams through no, one and three nodes: bytes, ends, resets and failures.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use common::*;
+use crate::common::*;
 
 #[test]
 fn every_front_end_carries_a_half_closed_exchange_over_any_chain() {

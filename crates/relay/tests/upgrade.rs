@@ -1,19 +1,12 @@
 //! A node's process is replaced as docs/guide/operations.md says, while streams go over it.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::process::{self, Process};
-use common::*;
+use crate::common::process::Process;
+use crate::common::*;
 use nix::sys::signal::Signal;
-
-#[test]
-fn node_process() {
-    process::be_node();
-}
 
 /// How many streams begin, and how long after each other.
 const STREAMS: usize = 60;

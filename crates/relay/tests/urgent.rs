@@ -1,11 +1,9 @@
 //! Urgent data (RFC 9293 §3.8.5): the urgent byte itself is not carried; what is before and behind it all is, and so is the end.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use common::*;
+use crate::common::*;
 use socket2::SockRef;
 
 fn send_urgent(stream: &TcpStream) {

@@ -1,34 +1,20 @@
 //! Connections that are made before a stream wants them, seen by a peer that is this test, and by real nodes.
 
-mod common;
-
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::peer::{accept_node, frame, say};
-use common::process::{self, Process};
-use common::*;
+use crate::common::peer::{accept_node, frame, say};
+use crate::common::process::Process;
+use crate::common::*;
 use ekiden_relay::Relay;
 use ekiden_relay_proto::leg::{FrameKind, encode_opened};
 use nix::sys::signal::Signal;
 
 /// What all nodes of the process have logged.
-static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
 fn logged(part: &str) -> usize {
-    LOGGED.lock().unwrap().iter().filter(|line| line.contains(part)).count()
-}
-
-fn log_lines() {
-    log::to(|line| LOGGED.lock().unwrap().push(line));
-}
-
-#[test]
-fn node_process() {
-    process::be_node();
+    log::logged(part).len()
 }
 
 fn entry_text(peer: &str, address: SocketAddr, warm: usize, limits: &str) -> String {
@@ -122,7 +108,7 @@ fn a_connection_that_has_died_is_replaced_without_a_client() {
 
 #[test]
 fn a_node_that_is_down_is_tried_less_and_less_and_the_log_says_so_once() {
-    log_lines();
+    log::keep();
     // The same port again after the pause.
     let address = spare_port();
     let listener = TcpListener::bind(address).unwrap();
@@ -188,7 +174,7 @@ fn the_accepting_node_keeps_them_for_as_long_as_the_other_one_does() {
 
 #[test]
 fn a_key_that_is_not_taken_is_said_once() {
-    log_lines();
+    log::keep();
     for (mode, peer, why) in [
         (Mode::Plain, "plainer", "the other node does not have the same key"),
         (Mode::Tls, "tlser", "it does not take this node's key"),
@@ -209,7 +195,7 @@ fn a_key_that_is_not_taken_is_said_once() {
 
 #[test]
 fn who_refused_whom_is_said_where_both_sides_log() {
-    log_lines();
+    log::keep();
     let exit = leg_node(Mode::Tls, "refused", None, "");
     let (own, pinned) = (Mode::Tls.node("other-key"), Mode::Tls.peer("other-key"));
     let _entry = node(&format!(

@@ -1,8 +1,6 @@
 //! Timers that are looked at when a coarse clock ticks, as OPNET's are, and how often the round-trip time is measured.
 
-mod common;
-
-use common::peer::{Bench, NONE, at, plain};
+use crate::common::peer::{Bench, NONE, at, plain};
 use ekiden_tcp::TcpSettings;
 use ekiden_units::Time;
 

@@ -1,9 +1,7 @@
 //! Explicit congestion notification (RFC 3168, section 6.1).
 
-mod common;
-
-use common::peer::{Bench, NONE, plain};
-use common::{Fate, Pair};
+use crate::common::peer::{Bench, NONE, plain};
+use crate::common::{Fate, Pair};
 use ekiden_packet::{Ecn, Flags, Options};
 use ekiden_tcp::{TcpSettings, Transmit};
 use ekiden_units::Time;

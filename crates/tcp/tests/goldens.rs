@@ -1,17 +1,15 @@
 //! How a transfer goes, acknowledgement by acknowledgement, in tables under `tests/goldens/`.
 //!
-//! `EKIDEN_GOLDENS=write cargo test -p ekiden-tcp --test goldens` writes them anew. Each test also says what the RFCs make of
+//! `EKIDEN_GOLDENS=write cargo test -p ekiden-tcp goldens::` writes them anew. Each test also says what the RFCs make of
 //! the case, so that a table cannot freeze what is wrong.
 //!
 //! The path has a round trip of 100 ms and no limit of rate; a segment has 100 bytes of payload and is acknowledged at once. So
 //! a window of data travels together, and its acknowledgements arrive one after the other at the same time.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use common::{Fate, Pair};
+use crate::common::{Fate, Pair};
 use ekiden_packet::SackBlock;
 use ekiden_tcp::{Counting, PartialAcks, State, TcpSettings, Transmit};
 use ekiden_units::Time;

@@ -1,8 +1,6 @@
 //! No segment, in no order, makes a connection panic or lose its own count.
 
-mod common;
-
-use common::peer::{Bench, SYN};
+use crate::common::peer::{Bench, SYN};
 use ekiden_packet::{Flags, Options, SackBlock, Seq};
 use ekiden_tcp::{State, TcpSettings};
 use ekiden_units::Time;

@@ -1,8 +1,6 @@
 //! What a Linux does that the RFCs leave open, against segments made by hand.
 
-mod common;
-
-use common::peer::{Bench, at, plain};
+use crate::common::peer::{Bench, at, plain};
 use ekiden_tcp::{Reduction, TcpSettings};
 use ekiden_units::Time;
 

@@ -1,8 +1,6 @@
 //! What ns-2's agents do otherwise than the RFCs recommend today, against segments made by hand.
 
-mod common;
-
-use common::peer::{Bench, at, plain};
+use crate::common::peer::{Bench, at, plain};
 use ekiden_tcp::{Pipe, TcpSettings};
 use ekiden_units::Time;
 

@@ -1,8 +1,6 @@
 //! Against the RFCs: the sender. Losses, timers and windows, with segments made by hand.
 
-mod common;
-
-use common::peer::{Bench, at, plain};
+use crate::common::peer::{Bench, at, plain};
 use ekiden_tcp::{Failure, State, TcpSettings};
 use ekiden_units::Time;
 

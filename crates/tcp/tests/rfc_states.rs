@@ -1,9 +1,7 @@
 //! Against the RFCs: states, single segments and the receiver, with segments made by hand.
 
-mod common;
-
-use common::peer::{Bench, FIN, NONE, RST, SYN, at, plain};
-use common::reno;
+use crate::common::peer::{Bench, FIN, NONE, RST, SYN, at, plain};
+use crate::common::reno;
 use ekiden_packet::{Options, Segment, Seq, Timestamps};
 use ekiden_tcp::{Connection, Failure, State, TcpSettings};
 use ekiden_units::Time;

@@ -1,9 +1,7 @@
 //! Against the RFCs: peers that do not answer, that close their window, or whose segments are forged.
 
-mod common;
-
-use common::peer::{Bench, FIN, NONE, RST, SYN, at, plain};
-use common::{Fate, Pair, reno};
+use crate::common::peer::{Bench, FIN, NONE, RST, SYN, at, plain};
+use crate::common::{Fate, Pair, reno};
 use ekiden_packet::{Options, Segment, Seq};
 use ekiden_tcp::{Connection, Failure, State, TcpSettings, Transmit};
 use ekiden_units::Time;

@@ -1,8 +1,6 @@
 //! Whatever the network does, every byte arrives once and in order, and both ends close.
 
-mod common;
-
-use common::{Fate, Pair, Random};
+use crate::common::{Fate, Pair, Random};
 use ekiden_packet::Ecn;
 use ekiden_tcp::{Connection, Failure, Pipe, State, TcpSettings, Transmit};
 use ekiden_units::Time;

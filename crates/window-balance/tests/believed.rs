@@ -1,8 +1,6 @@
 //! What of packets is believed, and streams of which some passed elsewhere.
 
-mod common;
-
-use common::{Gateway, RTT_US, SCALE, SEGMENT, Stream, WINDOW, throttled};
+use crate::common::{Gateway, RTT_US, SCALE, SEGMENT, Stream, WINDOW, throttled};
 use ekiden_window_balance::{Packet, flags};
 
 /// Three streams with 150, 40 and 5 segments in flight, the first of which has lost something.

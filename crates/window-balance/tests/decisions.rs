@@ -1,10 +1,8 @@
 //! What the gateway decides, case by case.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Gateway, RTT_US, SCALE, SEGMENT, Stream, WINDOW, paper, throttled};
+use crate::common::{Gateway, RTT_US, SCALE, SEGMENT, Stream, WINDOW, paper, throttled};
 use ekiden_window_balance::{BalanceSettings, ObservedFlow, Packet, flags};
 
 /// Three streams with 150, 40 and 5 segments in flight, the first of which has lost something.

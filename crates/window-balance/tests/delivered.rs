@@ -1,10 +1,8 @@
 //! The policy that follows what the path delivers, case by case.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Gateway, RTT_US, SCALE, SEGMENT, Stream, WINDOW};
+use crate::common::{Gateway, RTT_US, SCALE, SEGMENT, Stream, WINDOW};
 use ekiden_window_balance::{BalanceSettings, Packet};
 
 /// How long the round trip is, in percent of the least, when a slow start has filled the queue.

@@ -1,10 +1,8 @@
 //! What holds for any packets.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Gateway, SEGMENT, Stream, WINDOW};
+use crate::common::{Gateway, SEGMENT, Stream, WINDOW};
 use ekiden_window_balance::{BalanceSettings, Block, Direction, Packet, Policy, flags};
 use proptest::prelude::*;
 
@@ -59,8 +57,11 @@ struct Model {
 
 impl Model {
     fn new(first: u32) -> Self {
-        let settings =
-            BalanceSettings { repeats: REPEATS, hold: std::time::Duration::from_micros(IDLE_US), ..common::paper() };
+        let settings = BalanceSettings {
+            repeats: REPEATS,
+            hold: std::time::Duration::from_micros(IDLE_US),
+            ..crate::common::paper()
+        };
         let streams = (0..4).map(|number| (number, (Stream { first, ..Stream::new(number) }, Expected::default())));
         Self {
             gateway: Gateway::with(settings),
@@ -205,7 +206,7 @@ proptest! {
         (few, scale, keeps_edge, is_paper) in (0_u32..4, -1_i32..16, any::<bool>(), any::<bool>()),
     ) {
         let policy = if is_paper { Policy::Paper } else { Policy::Delivered };
-        let settings = BalanceSettings { policy, repeats: few, missing: few, keeps_edge, ..common::at_once() };
+        let settings = BalanceSettings { policy, repeats: few, missing: few, keeps_edge, ..crate::common::at_once() };
         let mut gateway = Gateway::with(settings);
         let streams = [0, 1, 2].map(|number| gateway.open(number, scale, scale));
         for (number, packet) in packets {
@@ -230,7 +231,7 @@ proptest! {
 /// A bare ACK behind bytes that were not seen says that there are some, and not how long segments are.
 #[test]
 fn a_stream_of_which_no_data_was_seen_keeps_its_window() {
-    let settings = BalanceSettings { policy: Policy::Paper, repeats: 0, missing: 0, ..common::at_once() };
+    let settings = BalanceSettings { policy: Policy::Paper, repeats: 0, missing: 0, ..crate::common::at_once() };
     let mut gateway = Gateway::with(settings);
     let first = gateway.open(0, 3, 3).first;
     let block = Block { start: first.wrapping_sub(1_000), end: first.wrapping_add(1_000) };

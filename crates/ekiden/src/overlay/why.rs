@@ -1,5 +1,6 @@
 //! `ekiden overlay why`.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use ekiden_relay::{CandidateStatus, DestinationError, ExitStatus, LastStatus, Pattern, Status, Target};
@@ -47,7 +48,7 @@ fn told(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus]) -
         Way::To { exit, because, .. } => ("exit", format!("{because} {exit}"), Some(exit), None),
     };
     let failed: Vec<_> = failed_legs(status, exit, places).collect();
-    let last: Vec<_> = last(status, exit, destination).collect();
+    let last: Vec<_> = last(status, way, destination).map(|(last, _)| last).collect();
     json!({
         "last": last, "node": status.node, "destination": destination, "way": name, "because": because, "exit": exit, "nodes": nodes,
         "failed": failed, "paths": places,
@@ -69,15 +70,32 @@ fn failed_legs<'a>(
     avoided.chain(still).filter(is_of)
 }
 
-/// Whether, and since when, an exit comes last for a destination, or for all.
+/// Why and since when another node near a destination is tried before its exit, and which.
 fn last<'a>(
     status: &'a Status,
-    exit: Option<&'a String>,
+    way: &'a Way,
     destination: &'a str,
-) -> impl Iterator<Item = &'a LastStatus> {
-    let is_it =
-        move |to: &String| to == destination || to.strip_prefix(destination).is_some_and(|rest| rest.starts_with(':'));
-    status.last.iter().filter(move |last| Some(&last.exit) == exit && last.to.as_ref().is_none_or(is_it))
+) -> impl Iterator<Item = (&'a LastStatus, &'a String)> {
+    let (exit, others) = match way {
+        Way::To { exit, others, .. } => (Some(exit), &others[..]),
+        _ => (None, &[][..]),
+    };
+    let of = move |exit: &'a String| {
+        let is_it =
+            |last: &&LastStatus| last.exit == *exit && last.to.as_ref().is_none_or(|to| is_same(to, destination));
+        status.last.iter().filter(is_it)
+    };
+    let next = others.iter().find(|other| of(other).next().is_none());
+    exit.zip(next).into_iter().flat_map(move |(exit, next)| of(exit).map(move |last| (last, next)))
+}
+
+/// Whether a destination is meant; of a host without a port, all of its ports are.
+fn is_same(to: &str, meant: &str) -> bool {
+    let read = |text: &str| {
+        let (host, port) = HostPort::optional(text).ok()?;
+        Some((host.to_string().trim_end_matches('.').to_lowercase(), port))
+    };
+    read(to).zip(read(meant)).is_some_and(|((host, port), (of, at))| host == of && (at.is_none() || at == port))
 }
 
 /// A leg that has failed: a short while ago, so that streams avoid it, or so long ago, and nothing has come about on it since.
@@ -97,7 +115,7 @@ fn text(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus], c
         }
         Way::Here(why) => return format!("{destination}: {why}, so {node} connects to it itself\n"),
         Way::Nowhere(why) => return format!("{destination}: {why}: streams to it are refused\n"),
-        Way::To { exit, because, of } => (exit, because, of),
+        Way::To { exit, because, of, .. } => (exit, because, of),
     };
     let mut text = format!("{destination}: {because} {exit}\n");
     if places.is_empty() {
@@ -115,9 +133,12 @@ fn text(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus], c
             ),
         };
     }
-    for LastStatus { to, since_s, .. } in last(status, Some(exit), destination) {
-        let why = if to.is_some() { "it said nothing of this destination" } else { "no path led to it" };
-        let _ = writeln!(text, "another node near it is tried before {exit}: {} ago {why}", ago(*since_s));
+    for (LastStatus { to, since_s, .. }, next) in last(status, way, destination) {
+        let why = match to {
+            Some(to) => format!("it said nothing of {to}"),
+            None => "no path led to it".into(),
+        };
+        let _ = writeln!(text, "node {next}, near it as well, is tried before {exit}: {} ago {why}", ago(*since_s));
     }
     for place in places {
         explain(&mut text, status, place, columns);
@@ -139,6 +160,8 @@ enum Way {
     To {
         exit: String,
         because: &'static str,
+        /// Other nodes near it that can stand in, the nearest first.
+        others: Vec<String>,
         /// Of which streams; none if a node is named, and so all to it are meant.
         of: Option<Streams>,
     },
@@ -163,7 +186,7 @@ fn way(status: &Status, destination: &str) -> Result<Way, DestinationError> {
     if status.nodes.iter().any(|node| node.name == destination) {
         return Ok(match destination == status.node {
             true => Way::Here("it is this node"),
-            false => Way::To { exit: destination.into(), because: "it is the node", of: None },
+            false => Way::To { exit: destination.into(), because: "it is the node", others: Vec::new(), of: None },
         });
     }
     let target = Target::try_from(HostPort::with_default(destination, 443)?)?;
@@ -177,14 +200,19 @@ fn way(status: &Status, destination: &str) -> Result<Way, DestinationError> {
         ("refuse", _) => Way::Refused(to),
         ("via", _) if !route.nodes.is_empty() => Way::Chain(to, route.nodes.clone()),
         ("auto", Some(exit)) if *exit == status.node => Way::Here("its route says that this node is the exit"),
-        ("auto", Some(exit)) => {
-            Way::To { exit: exit.clone(), because: "its route says that it leaves at node", of: of() }
-        }
-        ("auto", None) => match exit_near(status, &target) {
-            Some(exit) if exit != status.node => Way::To { exit, because: "the node near it is", of: of() },
-            Some(_) => Way::Here("no other node is near it"),
-            None if !status.is_known => Way::Nowhere("the nodes of the overlay are not known yet".into()),
-            None => match status.absent.iter().find(|(_, near)| narrowest(near, &target).is_some()) {
+        ("auto", Some(exit)) => Way::To {
+            exit: exit.clone(),
+            because: "its route says that it leaves at node",
+            others: Vec::new(),
+            of: of(),
+        },
+        ("auto", None) => match &exits_near(status, &target)[..] {
+            [exit, others @ ..] if *exit != status.node => {
+                Way::To { exit: exit.clone(), because: "the node near it is", others: others.to_vec(), of: of() }
+            }
+            [_, ..] => Way::Here("no other node is near it"),
+            [] if !status.is_known => Way::Nowhere("the nodes of the overlay are not known yet".into()),
+            [] => match status.absent.iter().find(|(_, near)| narrowest(near, &target).is_some()) {
                 Some((node, _)) => Way::Nowhere(format!("node {node} is near it, and is not there")),
                 None => Way::Here("no other node is near it"),
             },
@@ -193,10 +221,12 @@ fn way(status: &Status, destination: &str) -> Result<Way, DestinationError> {
     })
 }
 
-/// The node whose `near` has the narrowest pattern that matches.
-fn exit_near(status: &Status, target: &Target) -> Option<String> {
+/// The nodes near a destination, those with the narrowest pattern first.
+fn exits_near(status: &Status, target: &Target) -> Vec<String> {
     let all = status.nodes.iter().filter_map(|node| Some((&node.name, narrowest(&node.near, target)?)));
-    all.rev().max_by_key(|(_, specificity)| *specificity).map(|(name, _)| name.clone())
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|(_, specificity)| Reverse(*specificity));
+    all.into_iter().map(|(name, _)| name.clone()).collect()
 }
 
 /// How narrow the narrowest pattern is that matches.
@@ -357,10 +387,17 @@ mod tests {
         let mut status = status(json!([]));
         let last = |to: Option<&str>| LastStatus { exit: "tokyo".into(), to: to.map(Into::into), since_s: 4.0 };
         status.last = vec![last(None), last(Some("c.jp:443")), last(Some("a.jp:443"))];
-        let text = said(&status, "c.jp");
-        assert!(text.contains("another node near it is tried before tokyo: 4 s ago no path led to it\n"), "{text}");
-        let of_this = "another node near it is tried before tokyo: 4 s ago it said nothing of this destination\n";
-        assert_eq!(text.matches(of_this).count(), 1, "{text}");
+        assert!(!said(&status, "c.jp").contains("tried before"), "no other is near it");
+        status.nodes[1].near = vec![".jp".into()];
+        for destination in ["c.jp", "C.jp.", "c.jp:443"] {
+            let text = said(&status, destination);
+            let next = "node delhi, near it as well, is tried before tokyo: 4 s ago";
+            assert!(text.contains(&format!("{next} no path led to it\n")), "{text}");
+            assert_eq!(text.matches(&format!("{next} it said nothing of c.jp:443\n")).count(), 1, "{text}");
+        }
+        assert!(!said(&status, "c.jp:80").contains("it said nothing"), "another port");
+        status.last.push(LastStatus { exit: "delhi".into(), ..last(None) });
+        assert!(!said(&status, "c.jp").contains("tried before"), "all come last");
     }
 
     #[test]

@@ -23,10 +23,12 @@ const HALVES_MOST: f64 = 0.2;
 /// Packets come faster than the line carries them by no more than this, over so long, in microseconds: after a host was late.
 const PEAK_MOST: f64 = 1.1;
 const PEAK_US: f64 = 10_000.0;
+/// For so long, and for as long as an end was late at most, packets may be held up on the way and then come together, in microseconds.
+const HELD_US: f64 = 3_000.0;
 /// The shortest time for a bound of the rate, in microseconds, and how often it is doubled.
 const WIDTH_LEAST_US: f64 = 1_000.0;
 const WIDTHS: u32 = 11;
-/// Jitter of more than this part of the time in which a rate was seen may have made it.
+/// Jitter, or an end that was late, of more than this part of the time in which a rate was seen may have made it.
 const JITTER_MOST: f64 = 0.25;
 const PLATEAU_JITTER_MOST: f64 = 0.1;
 /// A packet may be late by so many times what nine tenths of idle probes are.
@@ -98,12 +100,12 @@ pub fn line_rate(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<Esti
     stretches.retain(|stretch| (fastest * SLOWEST..fastest / SLOWEST).contains(&stretch.rate()));
     let longest_us = longest_us(&stretches);
     let sum = |of: fn(&Stretch) -> f64| stretches.iter().map(of).sum::<f64>();
-    if base.spread_us > JITTER_MOST * longest_us {
+    if base.spread_us.max(trace.latest_us()) > JITTER_MOST * longest_us {
         return None;
     }
     let (bytes, time_us) = (sum(|stretch| stretch.bytes), sum(|stretch| stretch.span_us).max(1.0));
     let value = bytes * 8e6 / time_us;
-    if surely_carried(trace, base, longest_us.max(PEAK_US)) > PEAK_MOST * value {
+    if surely_carried(trace, base, longest_us.max(PEAK_US), 0.0) > PEAK_MOST * value {
         return None;
     }
     // Both halves of a stretch are the line's: what they differ by is what is not known.
@@ -113,10 +115,10 @@ pub fn line_rate(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<Esti
     Some(Estimate { value, low: value * (1.0 - unsure).max(0.0), high: value * (1.0 + unsure), longest_us })
 }
 
-/// What the line carried at least in the best time of a width, in bit/s: a look sees a packet more at each end, or is late, and jitter brings
-/// packets together that were apart.
-pub fn surely_carried(trace: &Trace<'_>, base: Base, width_us: f64) -> f64 {
-    let unsure_us = 2.0 * EDGE_US + trace.late_us + base.spread_us;
+/// What the line carried at least in the best time of a width, in bit/s: a look sees a packet more at each end, or is late, jitter brings
+/// packets together that were apart, and something may have held them up for `held_us`.
+pub fn surely_carried(trace: &Trace<'_>, base: Base, width_us: f64, held_us: f64) -> f64 {
+    let unsure_us = 2.0 * EDGE_US + trace.late_us + base.spread_us + held_us;
     (trace.most_bytes_within(width_us) - 2.0 * trace.packet_bytes).max(0.0) * 8e6 / (width_us + unsure_us)
 }
 
@@ -157,12 +159,20 @@ pub fn rate(
         let value = plateau.rate;
         return Finding::Observed { value, low: value * 0.97 - unsure, high: value * 1.03 + unsure, evidence };
     }
-    let widths_us = (0..WIDTHS).map(|doubled| WIDTH_LEAST_US * f64::from(1 << doubled));
-    let carried = |trace| widths_us.clone().map(move |width_us| surely_carried(trace, base, width_us));
-    let best = [Some(first), second].into_iter().flatten().flat_map(carried).fold(0.0, f64::max);
-    match best > 0.0 {
-        true => Finding::AtLeast { value: best, evidence: "no queue grew: the line was not full".into() },
-        false => Finding::NotObservable { reason: "too little was sent to see it".into() },
+    let carried = |trace: &Trace<'_>| {
+        let held_us = HELD_US + trace.latest_us();
+        let widths_us = (0..WIDTHS).map(|doubled| WIDTH_LEAST_US * f64::from(1 << doubled));
+        let each = widths_us.map(|width_us| (surely_carried(trace, base, width_us, held_us), width_us));
+        each.max_by(|(a, _), (b, _)| a.total_cmp(b))
+    };
+    let best = [Some(first), second].into_iter().flatten().filter_map(carried).max_by(|(a, _), (b, _)| a.total_cmp(b));
+    match best {
+        Some((value, width_us)) if value > 0.0 => {
+            let evidence =
+                format!("so much came within {:.0} ms; no queue grew: the line was not full", width_us / 1e3);
+            Finding::AtLeast { value, evidence }
+        }
+        _ => Finding::NotObservable { reason: "too little was sent to see it".into() },
     }
 }
 

@@ -241,6 +241,36 @@ fn a_late_look_is_no_queue() {
 }
 
 #[test]
+fn an_end_that_was_late_has_seen_no_rate() {
+    let mut measured = Path::PLAIN.load();
+    let rate = |measured: &_| {
+        let trace = Trace::of(measured, Way::Forth).unwrap();
+        find::direction(&trace, None, Base::of(measured), Finding::Absent { evidence: String::new() }).rate_bit_s
+    };
+    assert!(is_observed(&rate(&measured)));
+    measured.far_seen[0].end.late_us.push(2_000_000);
+    assert!(!is_observed(&rate(&measured)));
+}
+
+#[test]
+fn packets_that_were_held_up_show_no_faster_line() {
+    for seed in 1..6 {
+        let path = Path { rate_bit_s: 500e6, rtt_us: 100_000.0, buffer_bytes: 1e6, lost: 0.01, seed, ..Path::PLAIN };
+        let mut measured = path.load();
+        // What comes in two of five milliseconds is let go together.
+        let rows = &mut measured.far_seen[0].rows;
+        for row in 1..rows.len() {
+            if rows[row].at_us % 5_000 < 2_000 {
+                rows[row] = Row { at_us: rows[row].at_us, ..rows[row - 1] };
+            }
+        }
+        let trace = Trace::of(&measured, Way::Forth).unwrap();
+        let found = find::direction(&trace, None, Base::of(&measured), Finding::Absent { evidence: String::new() });
+        assert!(is_true(&found.rate_bit_s, path.rate_bit_s), "{seed}: {found:#?}");
+    }
+}
+
+#[test]
 fn a_rate_that_does_not_hold_is_no_lines() {
     for depth_bytes in [30_000.0, 100_000.0, 200_000.0] {
         let bucket = Bucket { rate_bit_s: 20e6, depth_bytes };

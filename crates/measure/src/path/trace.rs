@@ -140,10 +140,14 @@ impl<'a> Trace<'a> {
         (f64::from(rtt_us) * LATE_PART).max(LATE_LEAST_US)
     }
 
+    /// How late the latest look of an end was, in microseconds.
+    pub fn latest_us(&self) -> f64 {
+        self.latest_us.into_iter().fold(0.0, f64::max)
+    }
+
     /// How late an end looked, in microseconds, if that could pass for a queue.
     pub fn stalled_us(&self) -> Option<f64> {
-        let latest_us = self.latest_us.into_iter().fold(0.0, f64::max);
-        (latest_us > self.late_most_us()).then_some(latest_us)
+        Some(self.latest_us()).filter(|latest_us| *latest_us > self.late_most_us())
     }
 
     /// Whether a sample may have been taken by a look that was too late: it follows a pause, and that end was late at some time.

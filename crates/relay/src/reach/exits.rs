@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ekiden_overlay::places::TRIED;
-use ekiden_relay_proto::{Failure, FailureCode};
+use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use ekiden_transport::take_first_of;
 use tokio::time::{sleep, sleep_until};
 
@@ -36,7 +36,7 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
     if exits.len() == 1 {
         return reach_at(node, auto, Some(nearest), to, early, None).await;
     }
-    let destination = to.target.to_string();
+    let destination = same(to.target);
     node.overlay.sort_exits(&mut exits, &destination);
     exits.reverse();
     // Half as long again as a path has, so that the next path to an exit is tried first.
@@ -48,6 +48,14 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
     Exits { node, auto, to, destination, nearest, early, pause, may_be_beside, rest, tried, gave_way, said, until }
         .run()
         .await
+}
+
+/// A destination, as all say it who mean the same name.
+fn same(target: &Target) -> String {
+    match &target.host {
+        Host::Name(name) => format!("{}:{}", name.strip_suffix('.').unwrap_or(name), target.port),
+        Host::Ip(_) => target.to_string(),
+    }
 }
 
 /// The nodes near a destination, tried one after the other, and another one beside one that says nothing.

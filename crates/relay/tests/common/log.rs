@@ -1,13 +1,32 @@
 //! What nodes log, for tests to read.
 
+use std::sync::Mutex;
+
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Gives every line of the process, from the level info on, to `take`.
-pub fn to(take: fn(String)) {
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Keeps every line of the process, from the level info on.
+pub fn keep() {
     // A second test of the process finds the same set up.
-    let _ = tracing::subscriber::set_global_default(Log(take));
+    let _ = tracing::subscriber::set_global_default(Log(|line| LINES.lock().unwrap().push(line)));
+}
+
+/// Prints them.
+pub fn print() {
+    let _ = tracing::subscriber::set_global_default(Log(|line| println!("log: {line}")));
+}
+
+/// The lines so far that have this part.
+pub fn logged(part: &str) -> Vec<String> {
+    LINES.lock().unwrap().iter().filter(|line| line.contains(part)).cloned().collect()
+}
+
+/// Whether there is such a line.
+pub fn is_logged(part: &str) -> bool {
+    !logged(part).is_empty()
 }
 
 struct Log(fn(String));

@@ -1,11 +1,12 @@
 //! Nodes as processes of their own.
 //!
-//! The process is the test program itself, running only its test `node_process`, which calls [`be_node`].
+//! The process is the test program itself, running only its test `node_process`.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -19,14 +20,15 @@ const CONFIG: &str = "EKIDEN_TEST_NODE";
 const FILES: &str = "EKIDEN_TEST_FILES";
 
 /// Is the node, when the variable names its configuration; returns otherwise.
-pub fn be_node() {
+#[test]
+fn node_process() {
     if let Some(file) = std::env::var_os(CONFIG) {
         let file = PathBuf::from(file);
         if let Ok(most) = std::env::var(FILES) {
             let most = most.parse().unwrap();
             setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
         }
-        log::to(|line| println!("log: {line}"));
+        log::print();
         let config = ekiden_relay::Config::load(&file).unwrap();
         ekiden_relay::run(config, &file).unwrap();
     }
@@ -51,11 +53,12 @@ impl Process {
     }
 
     fn start_in(name: &str, text: &str, variables: &[(&str, &str)]) -> Self {
-        let file = directory().join(format!("{name}.toml"));
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let file = directory().join(format!("{name}-{}.toml", STARTED.fetch_add(1, Ordering::Relaxed)));
         write_config(&file, text);
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "node_process", "--nocapture"])
+            .args(["--exact", "common::process::node_process", "--nocapture"])
             .env(CONFIG, &file)
             .envs(variables.iter().copied())
             .stdout(Stdio::piped());

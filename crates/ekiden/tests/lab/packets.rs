@@ -11,8 +11,8 @@ use etherparse::{Ipv4Slice, TcpSlice};
 use libtest_mimic::Failed;
 use pcap_parser::{Linktype, PcapCapture};
 
-use crate::ensure;
-use crate::place::Place;
+use super::ensure;
+use super::place::Place;
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 

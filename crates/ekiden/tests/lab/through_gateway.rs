@@ -3,8 +3,8 @@
 use ekiden_record::Outcome;
 use libtest_mimic::Failed;
 
-use crate::ensure;
-use crate::place::Place;
+use super::ensure;
+use super::place::Place;
 
 const SCENARIO: &str = r#"
 name = "balanced"

@@ -8,7 +8,7 @@ use ekiden_record::Record;
 use libtest_mimic::Failed;
 use tempfile::TempDir;
 
-use crate::ensure;
+use super::ensure;
 
 /// A directory for one test: its scenario and its labs' own directories.
 pub struct Place {

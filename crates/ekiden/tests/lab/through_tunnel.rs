@@ -3,7 +3,7 @@
 use ekiden_record::Outcome;
 use libtest_mimic::Failed;
 
-use crate::place::Place;
+use super::place::Place;
 
 /// TCP and what is not TCP have a connection each.
 pub fn whole() -> Result<(), Failed> {

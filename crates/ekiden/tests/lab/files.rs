@@ -3,8 +3,8 @@
 use ekiden_record::{Flow, Outcome, Record};
 use libtest_mimic::Failed;
 
-use crate::place::Place;
-use crate::{assert_within, ensure};
+use super::place::Place;
+use super::{assert_within, ensure};
 
 const FILE: u64 = 20_000;
 const AT_ONCE: u64 = 2;

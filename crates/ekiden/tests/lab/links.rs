@@ -3,8 +3,8 @@
 use ekiden_record::Outcome;
 use libtest_mimic::Failed;
 
-use crate::place::Place;
-use crate::{assert_within, ensure};
+use super::place::Place;
+use super::{assert_within, ensure};
 
 pub fn policer() -> Result<(), Failed> {
     let loss = "0\"\npolicer.rate = \"8Mbit/s";

@@ -1,0 +1,7 @@
+//! The tests of the crate from outside, in one program: it is linked once.
+
+mod clients;
+mod common;
+mod hostile;
+mod iperf3;
+mod messages;

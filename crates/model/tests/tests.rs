@@ -1,0 +1,5 @@
+//! The tests of the crate from outside, in one program: it is linked once.
+
+mod models;
+mod rate_setting;
+mod sources;

@@ -1,0 +1,6 @@
+//! The tests of the crate from outside, in one program: it is linked once.
+
+mod options;
+mod packets;
+mod pcap;
+mod support;

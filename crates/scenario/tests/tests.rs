@@ -1,0 +1,8 @@
+//! The tests of the crate from outside, in one program: it is linked once.
+
+mod link;
+mod middle;
+mod overlay;
+mod page;
+mod scenario;
+mod sweep;

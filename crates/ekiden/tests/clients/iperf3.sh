@@ -39,7 +39,8 @@ for way in "" -R; do
 import json
 end = json.load(open("result.json"))["end"]
 sent, received = end["sum_sent"]["bytes"], end["sum_received"]["bytes"]
-# iperf3 stops counting when its other connection says so, with what the nodes hold still on its way.
-assert 10_000_000 < received <= sent, end
+# iperf3 stops counting when its other connection says so, with what the nodes hold still on its way. How much comes in the time depends on
+# what else the machine does: of 1 Gbit/s 250 MB could.
+assert 1_000_000 < received <= sent, end
 P
 done

@@ -38,6 +38,7 @@ done
 cp paris.toml quiet.toml
 echo "ask_socket = \"$socket\"" >> paris.toml
 start() {
+  rm -f $1.ready   # of the process before
   (exec "$EKIDEN" proxy -c $1.toml > $1.ready 2>> $1.log) &
   declare -g pid_$1=$!
   await 20 grep -q '^ready$' $1.ready

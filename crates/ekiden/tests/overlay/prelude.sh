@@ -33,6 +33,7 @@ done
 
 # start NODE: $pid_NODE is its process.
 start() {
+  rm -f $1.ready   # of the process before
   (exec ip netns exec $1 "$EKIDEN" proxy -c $1.toml > $1.ready 2>> $1.log) &
   declare -g pid_$1=$!
   await 20 grep -q '^ready$' $1.ready

@@ -39,6 +39,7 @@ T
   "$EKIDEN" proxy -c $node.toml --check > /dev/null
 done
 start() {
+  rm -f $1.ready   # of the process before
   (exec "$EKIDEN" proxy -c $1.toml > $1.ready 2>> $1.log) &
   declare -g pid_$1=$!
   await 20 grep -q '^ready$' $1.ready
@@ -181,8 +182,8 @@ fetch a.toml && cmp a.toml got
 # One that begins without such a file knows nobody, and sends nothing another way.
 kill $pid_a; wait $pid_a || true
 mv kept/a.json whole; start a
+await 10 grep -q "no members are known, and streams whose path should be chosen are refused" a.log
 refused || fail "a's client was connected from a while nobody is known"
-grep -q "no members are known, and streams whose path should be chosen are refused" a.log || fail "that nobody is known is not said"
 "$EKIDEN" overlay why --node a 127.0.0.1:8000 | grep -q "the nodes of the overlay are not known yet: streams to it are refused" || fail "why, without members"
 serve_etcd
 await 20 says "^members by etcd at $etcd, for .*: 2$"

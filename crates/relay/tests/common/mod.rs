@@ -383,7 +383,9 @@ pub fn wait_until(what: &str, condition: impl FnMut() -> bool) {
 pub fn wait_for(patience: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < patience, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        let waited = start.elapsed();
+        assert!(waited < patience, "waited in vain until {what}");
+        // Whoever has waited for long looks seldom: hundreds of tests that look all the time take the processors from others.
+        std::thread::sleep((Duration::from_millis(5) + waited / 16).min(Duration::from_millis(200)));
     }
 }

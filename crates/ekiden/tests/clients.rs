@@ -71,8 +71,7 @@ pub fn trials() -> Vec<Trial> {
             in_lab(&chain(1, "router"), DEPLOYMENT, &blocks)
         }));
     }
-    let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!root)).collect();
-    trials
+    trials.into_iter().map(|trial| trial.with_ignored_flag(!root)).collect()
 }
 
 /// A document's fenced block with this mark.

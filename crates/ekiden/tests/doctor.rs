@@ -22,8 +22,7 @@ pub fn trials() -> Vec<Trial> {
         Trial::test("without a network there is nothing to reach", unreachable),
         Trial::test("the devices are those of the namespace", devices),
     ];
-    let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!root)).collect();
-    trials
+    trials.into_iter().map(|trial| trial.with_ignored_flag(!root)).collect()
 }
 
 fn found_and_set() -> Result<(), Failed> {

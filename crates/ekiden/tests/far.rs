@@ -206,6 +206,7 @@ nodes = { home = "%s" }
 allow = ["*"]
 ' "$1" "$home" > away.toml
   local nodes=()
+  rm -f home.out away.out
   for node in home away; do
     ip netns exec $node "$EKIDEN" proxy -c $node.toml > $node.out 2> $node.log &
     nodes+=($!)

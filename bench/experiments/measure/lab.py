@@ -14,6 +14,7 @@ EKIDEN = pathlib.Path(os.environ.get("EKIDEN", TARGET / "release/ekiden"))
 SERVER = "10.77.0.2:7100"
 
 SCRIPT = """
+rm -f "$1"
 ip netns exec server "$0" measure server --key {keys}/server.key --node client={client} --listen {server} >"$1" 2>&1 &
 server=$!
 for _ in $(seq 100); do grep -q listening "$1" && break; sleep 0.05; done

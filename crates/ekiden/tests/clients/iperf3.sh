@@ -33,14 +33,22 @@ for node in $ROUTERS; do on $node "$EKIDEN" proxy -c $node.toml > $node.log 2>&1
 await r1 5201
 for node in $ROUTERS; do await $node 7000; done
 on server iperf3 -s >/dev/null & await server 5201
-for way in "" -R; do
-  iperf3 -c r1 -t 2 -J $way > result.json || { cat result.json r*.log; exit 1; }
+measured() {
+  iperf3 -c r1 -t 2 -J $1 > result.json || { cat result.json r*.log; exit 1; }
   python3 - <<'P'
 import json
 end = json.load(open("result.json"))["end"]
 sent, received = end["sum_sent"]["bytes"], end["sum_received"]["bytes"]
-# iperf3 stops counting when its other connection says so, with what the nodes hold still on its way. How much comes in the time depends on
-# what else the machine does: of 1 Gbit/s 250 MB could.
-assert 1_000_000 < received <= sent, end
+# iperf3 stops counting when its other connection says so, with what the nodes hold still on its way.
+assert received <= sent, end
+raise SystemExit(0 if received > 10_000_000 else 2)
 P
+}
+# What comes in the time depends on what else the machine does: three tries.
+for way in "" -R; do
+  for _ in 1 2 3; do
+    code=0; measured "$way" || code=$?
+    [ $code = 2 ] || break
+  done
+  [ $code = 0 ] || exit 1
 done

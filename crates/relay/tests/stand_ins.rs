@@ -247,3 +247,20 @@ fn an_exit_that_is_known_to_hang_costs_no_time_at_each_destination() {
     // Three eighths of `limits.connect` are what one costs that is silent.
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
 }
+
+#[test]
+fn in_a_class_with_turns_too_an_exit_that_is_known_to_hang_costs_no_time() {
+    let (address, _) = sick(Sickness::Hung);
+    let route = "class = \"interactive\"\n[limits]\nconnect = \"40s\"\n[class.interactive]\nstreams = 8";
+    let overlay = with_second_nearest(Overlay::with_impostor(3, here, route, Some(address)), route);
+    // Over the one that hangs, as over all, a path to the other is looked for.
+    let echo = echo();
+    let of_other = SocketAddr::new("127.0.0.2".parse().unwrap(), echo.port());
+    wait_until("the leg to it has failed", || {
+        overlay.stream(of_other);
+        overlay.status(0).failed.iter().any(|[from, _]| *from == overlay.name(0))
+    });
+    let begun = Instant::now();
+    assert!((0..4).all(|_| is_served(&overlay, echo)));
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+}

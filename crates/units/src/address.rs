@@ -21,6 +21,11 @@ const ZONE_MOST: usize = 15;
 /// What is shown of a text that is no address, in characters.
 const SHOWN_MOST: usize = 80;
 
+/// A name without the dot of the root, with which it is the same name (RFC 1034 section 3.1).
+pub fn without_dot(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
 /// A host, as somebody has written it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum HostText {

@@ -13,7 +13,7 @@ mod network;
 mod parse;
 mod quantity;
 
-pub use address::{AddressError, HostPort, HostText};
+pub use address::{AddressError, HostPort, HostText, without_dot};
 pub use network::{NetworkError, network};
 pub use parse::ParseError;
 pub use quantity::{BitRate, Bytes, Fraction, Time};

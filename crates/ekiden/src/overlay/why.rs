@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use ekiden_relay::{CandidateStatus, DestinationError, ExitStatus, LastStatus, Pattern, Status, Target};
 use ekiden_report::Table;
-use ekiden_units::HostPort;
+use ekiden_units::{HostPort, without_dot};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ fn last<'a>(
 fn is_same(to: &str, meant: &str) -> bool {
     let read = |text: &str| {
         let (host, port) = HostPort::optional(text).ok()?;
-        Some((host.to_string().trim_end_matches('.').to_lowercase(), port))
+        Some((without_dot(&host.to_string()).to_lowercase(), port))
     };
     read(to).zip(read(meant)).is_some_and(|((host, port), (of, at))| host == of && (at.is_none() || at == port))
 }

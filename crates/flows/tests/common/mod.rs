@@ -12,7 +12,6 @@ pub fn file(name: &str) -> Sites {
 }
 
 /// The first of sixteen sites, whose programs send one bulk transfer after the other.
-#[allow(dead_code)]
 pub fn busy(sites: usize, streams_s: f64, seconds: u64) -> Sites {
     let mut all = file("sites-16.toml");
     // Every third, so that they stand all over the earth.

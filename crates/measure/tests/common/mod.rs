@@ -1,5 +1,4 @@
 //! Messages, loads, and servers of ours that go on until the tests end.
-#![allow(dead_code)]
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use ekiden_units::without_dot;
+
 use super::{Odd, lines, shown, words};
 use crate::target::Host;
 
@@ -48,10 +50,6 @@ impl Hosts {
             all.push(ip);
         }
     }
-}
-
-fn without_dot(name: &str) -> &str {
-    name.strip_suffix('.').unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ekiden_units::without_dot;
+
 use super::{Odd, lines, shown, words};
 
 /// What a resolv.conf says, within the bounds of glibc.
@@ -181,7 +183,7 @@ fn domain(word: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(word).ok()?;
     // glibc takes a dot at the beginning for one that is there already when the domain is put behind a name.
     let text = text.strip_prefix('.').unwrap_or(text);
-    let text = text.strip_suffix('.').unwrap_or(text);
+    let text = without_dot(text);
     let is_label = |label: &str| {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         (1..=LABEL_MOST).contains(&label.len()) && label.bytes().all(allowed)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use ekiden_relay_proto::{Host, Target};
-use ekiden_units::{AddressError, HostPort, NetworkError, network};
+use ekiden_units::{AddressError, HostPort, NetworkError, network, without_dot};
 use ipnet::{IpNet, Ipv4Net};
 
 use super::raw::RELAYS;
@@ -247,11 +247,6 @@ impl Pattern {
         let Host::Ip(ip) = target.host else { return false };
         embedded_v4(ip).is_some_and(|v4| self.matches(&Target { host: Host::Ip(v4.into()), port: target.port }))
     }
-}
-
-/// A name with or without the root's dot is the same name (RFC 1034 §3.1).
-fn without_dot(name: &str) -> &str {
-    name.strip_suffix('.').unwrap_or(name)
 }
 
 /// Turns a network of IPv4-mapped addresses into the IPv4 network that it means.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use ekiden_overlay::places::TRIED;
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use ekiden_transport::take_first_of;
+use ekiden_units::without_dot;
 use tokio::time::{sleep, sleep_until};
 
 use super::auto::{Sent, is_of_a_node, reach_at};
@@ -53,7 +54,7 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
 /// A destination, as all say it who mean the same name.
 fn same(target: &Target) -> String {
     match &target.host {
-        Host::Name(name) => format!("{}:{}", name.strip_suffix('.').unwrap_or(name), target.port),
+        Host::Name(name) => format!("{}:{}", without_dot(name), target.port),
         Host::Ip(_) => target.to_string(),
     }
 }
@@ -103,13 +104,18 @@ impl<'a> Exits<'a> {
             let (sent, until) = (last.sent.clone(), self.until);
             // One that nobody is known to reach hardly needs time.
             let pause = if self.node.overlay.is_cut_off(last.exit) { self.pause / 16 } else { self.pause };
-            let has_next = !self.rest.is_empty() && self.may_be_beside;
+            let gives_up = self.node.overlay.is_cut_off(last.exit) && !self.has_given_way(last.exit);
+            let has_next = !self.rest.is_empty() && (self.may_be_beside || gives_up);
             let (Attempt { exit, sent, .. }, reached) = tokio::select! {
                 biased;
                 answered = take_first_of(&mut self.tried, |attempt| attempt.reached.as_mut()) => answered,
                 () = passed(until) => break,
                 () = says_nothing(&sent, pause), if has_next => {
-                    self.begin_beside();
+                    if self.may_be_beside {
+                        self.begin_beside();
+                    } else {
+                        self.begin_instead();
+                    }
                     continue;
                 }
             };
@@ -190,6 +196,20 @@ impl<'a> Exits<'a> {
         self.begin();
     }
 
+    /// Gives up those that are tried for the next one. They come last, with all their time.
+    fn begin_instead(&mut self) {
+        for given_up in std::mem::take(&mut self.tried) {
+            self.rest.insert(0, given_up.exit);
+            self.gave_way.push((given_up.exit, given_up.is_late(self.pause)));
+        }
+        self.begin();
+    }
+
+    /// Whether it was tried, and another one was begun.
+    fn has_given_way(&self, exit: &str) -> bool {
+        self.gave_way.iter().any(|(other, _)| *other == exit)
+    }
+
     /// Begins to try the next one, if any is left. One that is the only one, and has all its time, has all early payload, the others what
     /// may arrive twice.
     fn begin(&mut self) {
@@ -216,7 +236,8 @@ impl<'a> Exits<'a> {
         let (overlay, to) = (&self.node.overlay, &self.destination);
         overlay.exit_opened(exit, to);
         let tried = self.tried.iter().map(|other| (other.exit, other.is_late(self.pause)));
-        for (silent, is_late) in tried.chain(self.gave_way.iter().copied()) {
+        let silent = tried.chain(self.gave_way.iter().copied()).filter(|(silent, _)| *silent != exit);
+        for (silent, is_late) in silent {
             if overlay.is_cut_off(silent) {
                 overlay.exit_lost(silent);
             }

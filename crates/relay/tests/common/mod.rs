@@ -1,5 +1,4 @@
 //! Nodes, hosts and clients on loopback.
-#![allow(dead_code)]
 
 pub mod log;
 pub mod overlay;

@@ -1,5 +1,4 @@
 //! Two ends of a connection and the network between them, in virtual time.
-#![allow(dead_code)] // Every test file uses some of it.
 
 pub mod peer;
 

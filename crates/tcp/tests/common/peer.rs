@@ -1,5 +1,4 @@
 //! One connection against segments made by hand.
-#![allow(dead_code)] // Every test file uses some of it.
 
 use ekiden_packet::{Ecn, Flags, Options, SackBlock, Segment, Seq, Timestamps};
 use ekiden_tcp::{Accepted, Connection, TcpSettings};

@@ -1,5 +1,4 @@
 //! A group of streams as the gateway sees it pass.
-#![allow(dead_code)] // Not every test needs everything.
 
 use std::time::Duration;
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use ekiden_net::transparent::is_own;
 use ekiden_relay_proto::{Host, Target};
+use ekiden_units::without_dot;
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
@@ -87,7 +88,7 @@ fn takes(listener: &Listener, target: &Target) -> bool {
     };
     let host = match &target.host {
         Host::Ip(ip) => at(ip.to_canonical()),
-        Host::Name(name) => name.trim_end_matches('.') == "localhost" && (own.is_loopback() || own.is_unspecified()),
+        Host::Name(name) => without_dot(name) == "localhost" && (own.is_loopback() || own.is_unspecified()),
     };
     host && listener.address.port() == target.port
 }

@@ -1,6 +1,7 @@
 //! The parameters of all algorithms: by name, and in the layout that the C headers read.
 
 use std::fmt::Display;
+use std::sync::{Mutex, PoisonError};
 
 use bytemuck::{NoUninit, Pod, Zeroable};
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -423,6 +424,16 @@ impl Default for Tunables {
 /// By degrees of freedom, t²/(df + t²) for the one-sided t at this significance, in units of r². A correlation cannot
 /// be significant without degrees of freedom.
 fn critical(significance: f64) -> [u32; MOST_SAMPLES] {
+    // A plan asks for the same ones thousands of times, and they take half a millisecond.
+    static LAST: Mutex<Option<(f64, [u32; MOST_SAMPLES])>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*last {
+        Some((of, values)) if *of == significance => *values,
+        _ => last.insert((significance, computed(significance))).1,
+    }
+}
+
+fn computed(significance: f64) -> [u32; MOST_SAMPLES] {
     let mut values = [u32::MAX; MOST_SAMPLES];
     for (degrees, value) in values.iter_mut().enumerate().skip(1) {
         let degrees = degrees as f64;

@@ -23,7 +23,7 @@ pub fn direction(first: &Trace<'_>, second: Option<&Trace<'_>>, base: Base, hops
     let delays = first.delays();
     let ended = end(first, &delays, base);
     let policer = policer(first, second, &delays, ended, base);
-    let rate = rate(first, second, &delays, base, &policer, ended);
+    let rate = rate(first, second, &delays, base, &policer);
     let by_chance = is_by_chance(&delays, second, base);
     let buffer = said_late(buffer(first, &delays, base, ended, &rate, &policer, by_chance), first);
     let bdp = match &rate {

@@ -3,8 +3,7 @@
 use ekiden_record::Finding;
 
 use super::base::Base;
-use super::ended::{End, loses_much};
-use super::trace::{Delay, STEPS_MOST, Trace};
+use super::trace::{Delay, Trace};
 
 /// A stretch of arrivals at the line's rate is no shorter than this, and has no fewer packets.
 const STRETCH_LEAST_US: f64 = 3_000.0;
@@ -30,7 +29,6 @@ const WIDTH_LEAST_US: f64 = 1_000.0;
 const WIDTHS: u32 = 11;
 /// Jitter, or an end that was late, of more than this part of the time in which a rate was seen may have made it.
 const JITTER_MOST: f64 = 0.25;
-const PLATEAU_JITTER_MOST: f64 = 0.1;
 /// A packet may be late by so many times what nine tenths of idle probes are.
 const JITTER_UNSURE: f64 = 1.5;
 /// A rate is known no better than to this part.
@@ -108,11 +106,12 @@ pub fn line_rate(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<Esti
     if surely_carried(trace, base, longest_us.max(PEAK_US), 0.0) > PEAK_MOST * value {
         return None;
     }
-    // Both halves of a stretch are the line's: what they differ by is what is not known.
+    // Both halves of a stretch are the line's: what they differ by is what is not known. Less comes where a host was late, and then the
+    // line may be faster than both.
     let halves = sum(|stretch| stretch.halves * stretch.span_us) / time_us / 2.0;
     let edges = (EDGE_US + JITTER_UNSURE * base.spread_us) * (stretches.len() as f64).sqrt() / time_us;
     let unsure = UNSURE_LEAST + edges.max(halves) + edges;
-    Some(Estimate { value, low: value * (1.0 - unsure).max(0.0), high: value * (1.0 + unsure), longest_us })
+    Some(Estimate { value, low: value * (1.0 - unsure).max(0.0), high: value * (1.0 + unsure + halves), longest_us })
 }
 
 /// What the line carried at least in the best time of a width, in bit/s: a look sees a packet more at each end, or is late, jitter brings
@@ -123,14 +122,7 @@ pub fn surely_carried(trace: &Trace<'_>, base: Base, width_us: f64, held_us: f64
 }
 
 /// The line's rate, from both passes.
-pub fn rate(
-    first: &Trace<'_>,
-    second: Option<&Trace<'_>>,
-    delays: &[Delay],
-    base: Base,
-    policer: &Finding,
-    ended: End,
-) -> Finding {
+pub fn rate(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], base: Base, policer: &Finding) -> Finding {
     let of_second = second.map(Trace::delays).unwrap_or_default();
     let passes = [Some((first, delays)), second.map(|trace| (trace, &of_second[..]))];
     let found: Vec<_> =
@@ -147,18 +139,6 @@ pub fn rate(
         let evidence = format!("a policer lets {:.1} Mbit/s through; the line behind it is faster", value / 1e6);
         return Finding::AtLeast { value, evidence };
     }
-    // What does not grow may be what a policer lets through: that loses much.
-    let heedless = second.filter(|second| ended == End::FewLosses && !loses_much(second));
-    if let Some((trace, plateau)) = heedless.and_then(|trace| Some((trace, plateau(trace, base)?))) {
-        let evidence = format!(
-            "deliveries did not grow for {:.1} round trips while the window did",
-            plateau.time_us / base.rtt_us.max(1.0)
-        );
-        let unsure =
-            trace.packet_bytes * 16e6 / plateau.time_us + plateau.rate * 2.0 * base.spread_us / plateau.time_us;
-        let value = plateau.rate;
-        return Finding::Observed { value, low: value * 0.97 - unsure, high: value * 1.03 + unsure, evidence };
-    }
     let carried = |trace: &Trace<'_>| {
         let held_us = HELD_US + trace.latest_us();
         let widths_us = (0..WIDTHS).map(|doubled| WIDTH_LEAST_US * f64::from(1 << doubled));
@@ -174,40 +154,4 @@ pub fn rate(
         }
         _ => Finding::NotObservable { reason: "too little was sent to see it".into() },
     }
-}
-
-struct Plateau {
-    rate: f64,
-    time_us: f64,
-}
-
-/// The time in which deliveries stay at their height: the two halves of the best three round trips carry the same.
-fn plateau(trace: &Trace<'_>, base: Base) -> Option<Plateau> {
-    let width_us = (3.0 * base.rtt_us).max(30_000.0);
-    if base.spread_us > PLATEAU_JITTER_MOST * width_us {
-        return None;
-    }
-    let last_us = trace.arrived.last()?.at_us as f64;
-    let mut best: Option<Plateau> = None;
-    let first_us = trace.arrived.first()?.at_us as f64;
-    for step in 0..STEPS_MOST {
-        let from_us = first_us + f64::from(step) * width_us / 8.0;
-        if from_us + width_us > last_us {
-            break;
-        }
-        let half_us = width_us / 2.0;
-        let halves = trace
-            .rate_between(from_us, from_us + half_us)
-            .zip(trace.rate_between(from_us + half_us, from_us + width_us));
-        if let Some((a, b)) = halves.filter(|(a, b)| (a - b).abs() < 0.05 * a.max(*b)) {
-            let rate = (a + b) / 2.0;
-            if best.as_ref().is_none_or(|best| rate > best.rate) {
-                best = Some(Plateau { rate, time_us: width_us });
-            }
-        }
-    }
-    // A plateau below what came at other times is none.
-    let best = best?;
-    let peak = trace.peak_bit_s(width_us / 2.0, trace.arrived.len())?;
-    (best.rate > 0.93 * peak).then_some(best)
 }

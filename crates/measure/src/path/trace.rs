@@ -263,15 +263,6 @@ impl<'a> Trace<'a> {
         Some((first.at_us as f64, until.at_us as f64))
     }
 
-    /// What came from one time to another by the receiver's clock, in bit/s; `None` without two samples there.
-    pub fn rate_between(&self, from_us: f64, to_us: f64) -> Option<f64> {
-        let from = self.arrived.partition_point(|row| (row.at_us as f64) < from_us);
-        let to = self.arrived.partition_point(|row| row.at_us as f64 <= to_us).checked_sub(1)?;
-        let (first, last) = (self.arrived.get(from)?, self.arrived.get(to)?);
-        let time_us = last.at_us.saturating_sub(first.at_us) as f64;
-        (time_us > 0.0).then(|| self.came_bytes(from, to) * 8e6 / time_us)
-    }
-
     /// What passed in a time by the receiver's clock, pauses included, in bit/s; `None` if the trace ends before.
     pub fn passed_bit_s(&self, from_us: f64, to_us: f64) -> Option<f64> {
         self.arrived.last().filter(|last| last.at_us as f64 >= to_us)?;

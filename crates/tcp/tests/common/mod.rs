@@ -243,12 +243,6 @@ impl Pair {
     pub fn state(&self, side: usize) -> Option<State> {
         self.ends[side].as_ref().map(Connection::state)
     }
-
-    /// Segments with payload that a side has sent, as offsets, in segments of `mss`.
-    pub fn data(&self, side: usize) -> Vec<(Time, u64, u32)> {
-        let of_side = self.sent.iter().filter(|(_, by, transmit)| *by == side && transmit.segment.payload > 0);
-        of_side.map(|(at, _, transmit)| (*at, transmit.offset, transmit.segment.payload)).collect()
-    }
 }
 
 /// Where the window ends that a segment announces.

@@ -34,12 +34,15 @@ impl Width {
         within(self.columns(), text).trim_end().to_owned()
     }
 
-    /// Text whose tables fit already: its sentences are wrapped.
+    /// Text with tables that were drawn within the width: its sentences are wrapped. A table that does not fit stays whole.
     pub fn fitted(self, text: &str) -> String {
-        match self.columns() {
-            Some(columns) => ekiden_report::wrapped(text, columns),
-            None => text.to_owned(),
-        }
+        let Some(columns) = self.columns() else { return text.to_owned() };
+        let is_rule = |line: &str| line.contains("═══");
+        let paragraphs = text.split_inclusive("\n\n").map(|paragraph| match paragraph.lines().any(is_rule) {
+            true => paragraph.to_owned(),
+            false => ekiden_report::wrapped(paragraph, columns),
+        });
+        paragraphs.collect()
     }
 }
 

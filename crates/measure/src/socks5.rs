@@ -37,7 +37,9 @@ fn ask_within(stream: &TcpStream, host: &str, port: u16, patience: Duration) -> 
     broken(stream.read_exact(&mut method))?;
     match method {
         [5, 0] => {}
-        [5, _] => return Err("it wants a user and a password".into()),
+        [5, _] => {
+            return Err("it takes nobody without a user and a password, or is no listener of kind socks5".into());
+        }
         _ => return Err("it does not speak SOCKS5".into()),
     }
     broken(stream.write_all(&request(host, port)?))?;

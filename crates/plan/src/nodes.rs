@@ -117,7 +117,7 @@ fn buffers(text: &mut String, legs: [&LegPlan; 2]) {
     let memory = buffer.saturating_mul(2);
     let _ = write!(
         text,
-        "# Its legs need buffers of {}. The kernel sizes them itself, if this host allows so much:\n\
+        "# Its legs need buffers of {}. The kernel sizes them itself, if this host allows so much. Where it allows less:\n\
          #   sysctl -w net.ipv4.tcp_rmem=\"4096 131072 {memory}\" net.ipv4.tcp_wmem=\"4096 16384 {memory}\"\n",
         Bytes(buffer)
     );

@@ -15,6 +15,7 @@ mod timeouts;
 mod transparent;
 
 use std::net::{SocketAddr, TcpStream as StdStream};
+use std::pin::pin;
 use std::sync::Arc;
 
 use ekiden_transport::Connection;
@@ -26,6 +27,7 @@ use crate::config::{Config, Listener, ListenerKind, Peer};
 use crate::exit::dial::used::Made;
 use crate::overlay::Sides;
 use crate::reach::Upstream;
+use crate::serve::timeouts::LINGER;
 use crate::shared::{Current, InFlightGuard, Node, Permit};
 use crate::stream::duplex::{Duplex, Finished, Side};
 use crate::stream::expiry::Expiry;
@@ -146,10 +148,12 @@ impl Stream {
                 None
             }
         };
+        // The leg is free for others: what is left is on its way.
+        drop(turn);
         if let Some(late) = late {
-            Box::pin(late.deliver(node, &mut expiry)).await;
+            Box::pin(late.deliver(node, expiry, busy)).await;
         }
-        drop((busy, user, turn));
+        drop(user);
     }
 }
 
@@ -176,21 +180,47 @@ impl Late {
         (client.is_some() || upstream.is_some()).then(|| Box::new(Self { client, upstream }))
     }
 
-    /// Keeps the connections until all data has been delivered.
-    async fn deliver(self: Box<Self>, node: &Node, expiry: &mut Option<Box<Expiry>>) {
+    /// Keeps the connections until all data has been delivered; the other side's without the client, once that has taken all.
+    async fn deliver(self: Box<Self>, node: &Arc<Node>, mut expiry: Option<Box<Expiry>>, busy: InFlightGuard) {
         let Self { client, upstream } = *self;
         // Both receive the end before either is waited for.
         if let Some(client) = &client {
             client.say_end();
         }
-        if let Some(upstream) = upstream
-            && let Err(error) = upstream.finish(node, expiry).await
-        {
-            tracing::debug!("a stream was not delivered: {error}");
+        let mut of_client = Expiry::new(&node.config().limits);
+        let mut client = pin!(async {
+            if let Some(client) = client {
+                client.deliver(&mut of_client).await;
+            }
+        });
+        let Some(upstream) = upstream else { return client.await };
+        // At a transparent address only this process can deliver.
+        let (is_node, may_be_left) = (upstream.side.is_node(), !upstream.side.has_transparent_address);
+        let at = node.clone();
+        let mut finishing = Box::pin(async move {
+            if let Err(error) = upstream.finish(&at, &mut expiry).await {
+                tracing::debug!("a stream was not delivered: {error}");
+            }
+        });
+        tokio::select! {
+            () = &mut finishing => return client.await,
+            () = &mut client => {}
         }
-        if let Some(client) = client {
-            client.deliver(expiry).await;
+        if !may_be_left {
+            return finishing.await;
         }
+        if timeout(LINGER, &mut finishing).await.is_ok() {
+            return;
+        }
+        // The client has its end, and may have gone: from here on its limits do not count the rest.
+        let node = node.clone();
+        tokio::spawn(async move {
+            let late = if is_node { &node.late_origins } else { &node.late_hosts };
+            if let Ok(_late) = late.try_acquire() {
+                finishing.await;
+            }
+            drop(busy);
+        });
     }
 }
 

@@ -103,7 +103,8 @@ pub struct Node {
     pub lines: Throttle,
     /// Notified when an accepted connection closes: a worker at the limit then accepts again.
     pub closed: Notify,
-    /// Permits to wait for an origin, reached over nodes, that has answered but is still reading or sending.
+    /// Permits to wait for an origin, reached over nodes, that has answered but is still reading or sending; and for what a stream
+    /// whose client has its end has yet to deliver.
     pub late_origins: Semaphore,
     /// The same for one that is connected directly. They hold none of the others' permits.
     pub late_hosts: Semaphore,
@@ -223,9 +224,9 @@ impl Node {
     }
 
     /// How many of them one client's address may have where the configuration does not say: it must leave some to others
-    /// where open files are few.
+    /// where open files, or `limits.connections`, are few.
     pub fn most_of_one_client(&self) -> u32 {
-        u32::try_from(self.served_by_files.load(Ordering::Relaxed).div_ceil(2)).unwrap_or(u32::MAX)
+        u32::try_from(self.most_connections().div_ceil(2)).unwrap_or(u32::MAX)
     }
 
     /// How many connections to leg listeners may not have proven a key.

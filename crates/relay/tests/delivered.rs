@@ -473,3 +473,27 @@ fn a_peer_that_never_says_delivered_is_left_by_a_fin_when_the_limits_pass() {
         assert_eq!(entry.idle("p"), 0);
     }
 }
+
+#[test]
+fn what_is_not_delivered_keeps_no_place_of_a_client_that_has_its_end_and_no_turn() {
+    let (listener, address) = listener();
+    let entry = node(&format!(
+        "[limits]\nclient_connections = 1\n[class.bulk]\nstreams = 1\n\
+         [listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"192.0.2.1:1\"\nvia = [\"p\"]\n\
+         [peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\n"
+    ));
+    let peers = [(); 3].map(|()| {
+        let mut client = connect(entry.address("fwd").unwrap());
+        let mut peer = accept_node(&listener);
+        assert_eq!(frame(&mut peer).0, FrameKind::Open);
+        peer.write_all(&encode_opened(None)).unwrap();
+        say(&peer, FrameKind::End);
+        client.shutdown(Shutdown::Write).unwrap();
+        assert!(ends_cleanly(&mut client));
+        wait_until("its place is free", || entry.connections() == 0);
+        peer
+    });
+    assert_eq!(entry.busy(), 3);
+    peers.iter().for_each(|peer| say(peer, FrameKind::Delivered));
+    wait_until("all have been delivered", || entry.busy() == 0 && entry.idle("p") == 3);
+}

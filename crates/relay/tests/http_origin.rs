@@ -250,3 +250,28 @@ fn an_origin_that_answers_ends_and_resets_holds_no_upload() {
         wait_until("nothing is left", || chain.entry.connections() == 0);
     }
 }
+
+#[test]
+fn a_post_that_meets_the_end_of_a_kept_connection_is_left_to_the_client_to_repeat() {
+    for count in [0, 2] {
+        let chain = Chain::new(count);
+        let (host, origin) = listener();
+        let mut client = connect(chain.address("web"));
+        let post = |client: &mut TcpStream| {
+            write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx").unwrap()
+        };
+        post(&mut client);
+        let mut server = accept(&host);
+        read_head(&mut server);
+        server.read_exact(&mut [0]).unwrap();
+        server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        read_head(&mut client);
+        client.read_exact(&mut [0; 2]).unwrap();
+        post(&mut client);
+        read_head(&mut server);
+        drop(server);
+        let mut all = Vec::new();
+        let _ = client.read_to_end(&mut all);
+        assert!(all.is_empty(), "{count} nodes: {}", String::from_utf8_lossy(&all));
+    }
+}

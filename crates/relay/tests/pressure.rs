@@ -264,6 +264,18 @@ fn one_client_leaves_room_for_others_where_descriptors_are_few() {
 }
 
 #[test]
+fn one_client_leaves_room_for_others_where_few_connections_are_allowed() {
+    let node = Process::start(
+        "few",
+        &format!("threads = 1\n[limits]\nconnections = 20\n{SOCKS}proxy_protocol_from = [\"127.0.0.1\"]\n"),
+    );
+    let (proxy, server) = (node.addresses[0], late_echo());
+    let held: Vec<TcpStream> = (0..30).map(|_| asks_for("192.0.2.7", proxy, server)).collect();
+    assert_eq!(is_answered(asks_for("192.0.2.8", proxy, server)), (0, b"hi".to_vec()), "another client is served");
+    drop(held);
+}
+
+#[test]
 fn one_client_whose_streams_stand_still_leaves_memory_to_others() {
     let told = "proxy_protocol_from = [\"127.0.0.1\"]\n";
     let limits = "[limits]\nmemory = \"4MiB\"\n";

@@ -165,7 +165,7 @@ fn change_chain(path: &Path, remedy: &Remedy, change: &mut Vec<String>) {
         if let Some(node) = node.filter(|_| window < buffer) {
             let memory = buffer.0.saturating_mul(2);
             change.push(format!(
-                "if {0} runs on the {end} itself, whose window is {window}: its legs need {buffer} there, \
+                "if {0} runs on the {end} itself, whose window is {window}: its legs need {buffer} there; where the host allows less, \
                  `sysctl -w net.ipv4.tcp_rmem=\"4096 131072 {memory}\" net.ipv4.tcp_wmem=\"4096 16384 {memory}\"`, before it starts; \
                  `ekiden doctor -c {0}.toml` says whether that holds",
                 node.name

@@ -13,6 +13,8 @@ const PAUSE: f64 = 4.0;
 const PAUSE_US: f64 = 1_000.0;
 /// A stretch at less than this part of the fastest one is not at the line's rate.
 const SLOWEST: f64 = 0.9;
+/// A rate that was seen for so many times as long as a faster one is no pass that was merely slower.
+const OUTLASTS: f64 = 4.0;
 /// Stretches of this part of the longest say which is the fastest.
 const LONG: f64 = 0.3;
 /// How exactly the ends of a stretch are known, in microseconds.
@@ -129,7 +131,18 @@ pub fn rate(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], bas
         passes.into_iter().flatten().filter_map(|(trace, delays)| line_rate(trace, delays, base)).collect();
     // A pass that was slower was not at the line's rate. The longer it was seen, the better it is known.
     let fastest = found.iter().map(|estimate| estimate.value).fold(0.0, f64::max);
-    let found = found.into_iter().filter(|estimate| estimate.value >= SLOWEST * fastest);
+    let (found, slower): (Vec<_>, Vec<_>) = found.into_iter().partition(|estimate| estimate.value >= SLOWEST * fastest);
+    let shown = |longest_us: f64, value: f64| format!("{:.2} Mbit/s for {:.0} ms", value / 1e6, longest_us / 1e3);
+    let longest = found.iter().max_by(|a, b| a.longest_us.total_cmp(&b.longest_us));
+    // A queue that stood for longer at much less: a shaper lets a burst through at the line's rate, and then its own.
+    if let (Some(fast), Some(slow)) = (longest, slower.first())
+        && slow.longest_us > OUTLASTS * fast.longest_us
+    {
+        let [fast, slow] = [fast, slow].map(|seen| shown(seen.longest_us, seen.value));
+        let reason = format!("a queue stood at {fast} and at {slow}: a shaper with a burst, or other traffic");
+        return Finding::NotObservable { reason };
+    }
+    let found = found.into_iter();
     if let Some(estimate) = found.max_by(|a, b| a.longest_us.total_cmp(&b.longest_us)) {
         let Estimate { value, low, high, longest_us } = estimate;
         let evidence = format!("packets came at this rate for {:.1} ms while a queue delayed them", longest_us / 1e3);
@@ -148,8 +161,7 @@ pub fn rate(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], bas
     let best = [Some(first), second].into_iter().flatten().filter_map(carried).max_by(|(a, _), (b, _)| a.total_cmp(b));
     match best {
         Some((value, width_us)) if value > 0.0 => {
-            let evidence =
-                format!("so much came within {:.0} ms; no queue grew: the line was not full", width_us / 1e3);
+            let evidence = format!("so much came within {:.0} ms; no queue was seen that tells more", width_us / 1e3);
             Finding::AtLeast { value, evidence }
         }
         _ => Finding::NotObservable { reason: "too little was sent to see it".into() },

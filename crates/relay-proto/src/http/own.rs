@@ -45,7 +45,7 @@ pub fn status_message(status: u16, text: &str) -> Vec<u8> {
     let more = match status {
         401 => "WWW-Authenticate: Basic realm=\"ftp\"\r\n",
         405 => "Allow: GET, HEAD\r\n",
-        407 => "Proxy-Authenticate: Basic realm=\"ekiden\"\r\n",
+        407 => "Proxy-Authenticate: Basic realm=\"ekiden\", charset=\"UTF-8\"\r\n",
         _ => "",
     };
     let length = text.len() + 1;

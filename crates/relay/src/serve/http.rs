@@ -360,18 +360,30 @@ impl Client<'_> {
         };
         let watched = leg.map(|leg| self.node.overlay.watch(side.stream.socket(), &leg));
         let can_repeat = is_kept && request.is_idempotent && request.body == Body::Length(0);
+        // An origin may end a connection that is kept when the next request is on its way. A client repeats what it has sent on its own
+        // kept connection, if that ends without a word (RFC 9112 §9.3.1); after a 502 it does not.
+        let unanswered = |error| {
+            let has_its_reason =
+                matches!(error, PumpError::Malformed(_) | PumpError::Expired(_) | PumpError::Protocol(_));
+            let failed = lost(error, false);
+            if is_kept && !has_its_reason { Ok(Outcome::Close) } else { Err(failed) }
+        };
         if !is_sent && let Err(error) = side.output().write(&request.head).await {
-            return Err(if can_repeat { Failed::Again } else { lost(error, false) });
+            return if can_repeat { Err(Failed::Again) } else { unanswered(error) };
         }
         let chunked = Chunked::new(false).without(&request.listed);
         let sending = self.reader.pass_body(request.body, chunked, &self.stream, side.output());
         let exchange = Exchange::new(request, &self.stream, &self.limits);
         let exchanged = exchange.attended(exchange.both(sending, reader, &side.stream, can_repeat)).await;
         drop((watched, arrival));
+        let exchanged = match exchanged {
+            Err(Failed::Lost(error)) if !exchange.has_begun() => return unanswered(error),
+            other => other,
+        };
         let (response, sent) = exchanged.map_err(|failed| match failed {
             // This is an error of the request's body: that of a response comes only after the response has begun.
             Failed::Reset(PumpError::Malformed(reason)) if !exchange.has_begun() => Failed::Tell(400, reason.into()),
-            Failed::Lost(error) => lost(error, exchange.has_begun()),
+            Failed::Lost(error) => lost(error, true),
             other => other,
         })?;
         match sent {

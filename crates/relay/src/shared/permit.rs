@@ -157,7 +157,9 @@ fn acquire(node: &Node, address: IpAddr) -> Option<QuotaGuard<ClientKey>> {
     let quota = node.clients.acquire(client, Allowance { rate, open: limits.client_connections.min(most) });
     let refused = quota.map_err(|limit| {
         let key = match limit {
-            Limit::Open(_) if most < limits.client_connections => "half of what the limit of open files allows".into(),
+            Limit::Open(_) if most < limits.client_connections => {
+                "half of limits.connections, or of what the limit of open files allows".into()
+            }
             Limit::Rate(_) if is_own => "limits.loopback_rate".into(),
             _ => limit.key("client"),
         };

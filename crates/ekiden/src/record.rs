@@ -132,7 +132,7 @@ fn of_runs<R: Row>(
     let mut columns = plan.keys.clone();
     columns.push("record".into());
     write_csv_head::<R>(&columns, out)?;
-    for (run, record) in plan.runs.iter().zip(plan.summaries()) {
+    for (run, record) in plan.runs.iter().zip(summaries(plan)) {
         let Some(record) = record else { continue };
         let mut before: Vec<_> =
             plan.points[run.point].settings().iter().map(|setting| setting.value.clone()).collect();
@@ -140,6 +140,22 @@ fn of_runs<R: Row>(
         write_csv_rows(&before, series(&record, &run.record)?, out)?;
     }
     Ok(())
+}
+
+/// The records of a sweep's runs. A file that is no record of its run is left out, with a word.
+fn summaries(plan: &Plan) -> Vec<Option<Record>> {
+    let all = plan.summaries();
+    let missing = plan.runs.iter().zip(&all).filter(|(run, record)| record.is_none() && run.record.exists());
+    for (run, _) in missing {
+        match Record::read(&run.record) {
+            Err(error) => out::note(format_args!("ekiden: warning: {error}; it is left out")),
+            Ok(_) => {
+                let at = run.record.display();
+                out::note(format_args!("ekiden: warning: {at} is a record of another scenario; it is left out"));
+            }
+        }
+    }
+    all
 }
 
 fn merge(args: &Merge) -> anyhow::Result<()> {
@@ -185,7 +201,7 @@ fn of_sweep(directory: &Path) -> Result<(), ConfigError> {
 
 fn show_sweep(directory: &Path, as_json: bool, width: Width) -> anyhow::Result<()> {
     let plan = read_sweep(directory, "record show")?;
-    sweep::show(&plan, &plan.summaries(), as_json, width)
+    sweep::show(&plan, &summaries(&plan), as_json, width)
 }
 
 fn show_record(record: &Record, as_json: bool) -> anyhow::Result<()> {

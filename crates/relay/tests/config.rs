@@ -32,6 +32,11 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[limits]\nuser_rate = 0".into(), 2, "limits.user_rate must be from 1 to 1000000"),
         (format!("{peer}warm = 65\n"), 4, "warm must be from 0 to limits.pool, which is 64"),
         (format!("{peer}warm = -1\n"), 4, "warm must be from 0 to limits.pool, which is 64"),
+        (
+            "[peer.p]\naddress = \"[::]:7000\"\nplain_key_file = \"key\"".into(),
+            2,
+            "'[::]:7000' is where a node listens: give the address to which others connect",
+        ),
         ("[class.web]\nweight = 0".into(), 2, "weight must be from 1 to 1000"),
         ("[class.web]\nceiling = \"1kbit/s\"".into(), 2, "ceiling must be from 16kbit/s to 1Tbit/s"),
         (

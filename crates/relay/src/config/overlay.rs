@@ -148,7 +148,7 @@ impl OverlayNode {
 pub(super) fn check_address(address: &str) -> Result<(), String> {
     let is_any = |target: Target| matches!(target.host, Host::Ip(address) if address.is_unspecified());
     match address.parse().is_ok_and(is_any) {
-        true => Err(format!("others cannot reach '{address}': give the address to which they connect")),
+        true => Err(format!("'{address}' is where a node listens: give the address to which others connect")),
         false => Ok(()),
     }
 }
@@ -322,7 +322,7 @@ mod tests {
             OverlayNode::of(&serde_json::from_str(&text).unwrap())
         };
         for any in ["0.0.0.0:7000", "[::]:7000"] {
-            assert!(of(any).unwrap_err().starts_with(&format!("others cannot reach '{any}'")));
+            assert!(of(any).unwrap_err().starts_with(&format!("'{any}' is where a node listens")));
         }
         for good in ["192.0.2.1:7000", "[2001:db8::1]:7000", "tokyo.example:7000"] {
             of(good).unwrap();

@@ -24,7 +24,7 @@ use serde_spanned::Spanned;
 
 use super::classes::Classes;
 use super::keys::{Count, Quantity, range};
-use super::overlay::Overlay;
+use super::overlay::{Overlay, check_address};
 use super::raw::{
     BUFFERS, KEEPALIVES, Raw, RawAction, RawKind, RawListen, RawPeer, RawRoute, RawTcp, RawVersion, RawVia, THREADS,
     USER_TIMEOUTS,
@@ -155,6 +155,7 @@ impl Source<'_> {
             }
         };
         let address = self.parsed(raw.address.get_ref(), Some(raw.address.span()))?;
+        check_address(raw.address.get_ref()).map_err(|message| self.error(Some(raw.address.span()), message))?;
         let tcp = raw.tcp.as_ref().map_or(Ok(defaults.clone()), |tcp| self.tcp(tcp, defaults))?;
         let Count(warm) = raw.warm();
         if !(0..=i64::from(limits.pool)).contains(&warm) {

@@ -179,6 +179,7 @@ home=$("$EKIDEN" keygen home.key) away=$("$EKIDEN" keygen away.key)
 mkdir files && truncate -s 200M files/file
 trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
 ip netns exec server python3 -m http.server 8000 --directory files > server.log 2>&1 &
+for _ in $(seq 200); do ip netns exec server ss -Htln 'sport = :8000' | grep -q . && break; sleep 0.05; done
 # downloads TCP: $size is what arrives in ten seconds through two nodes with these settings, $controls what `ss` says of their leg.
 downloads() {
   printf 'name = "home"

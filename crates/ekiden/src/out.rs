@@ -37,12 +37,14 @@ impl Width {
     /// Text with tables that were drawn within the width: its sentences are wrapped. A table that does not fit stays whole.
     pub fn fitted(self, text: &str) -> String {
         let Some(columns) = self.columns() else { return text.to_owned() };
-        let is_rule = |line: &str| line.contains("═══");
-        let paragraphs = text.split_inclusive("\n\n").map(|paragraph| match paragraph.lines().any(is_rule) {
-            true => paragraph.to_owned(),
-            false => ekiden_report::wrapped(paragraph, columns),
+        let mut is_in_table = false;
+        let fitted = text.split_inclusive('\n').map(|line| {
+            let is_edge = line.starts_with("───");
+            let is_of_table = is_edge || is_in_table;
+            is_in_table ^= is_edge;
+            if is_of_table { line.to_owned() } else { ekiden_report::wrapped(line, columns) }
         });
-        paragraphs.collect()
+        fitted.collect()
     }
 }
 

@@ -150,8 +150,9 @@ impl Stream {
         };
         // The leg is free for others: what is left is on its way.
         drop(turn);
-        if let Some(late) = late {
-            Box::pin(late.deliver(node, expiry, busy)).await;
+        let delivering = late.map(|late| Box::pin(late.deliver(node, expiry, busy)));
+        if let Some(delivering) = delivering {
+            delivering.await;
         }
         drop(user);
     }

@@ -128,9 +128,7 @@ impl<'a> Exchange<'a> {
                 Ok(None) | Err(Failed::Reset(_)) if can_repeat && reader.buffer.is_empty() => {
                     return Err(Failed::Again);
                 }
-                Ok(None) => {
-                    return Err(Failed::Tell(502, "the origin closed the connection without a response".into()));
-                }
+                Ok(None) => return Err(Failed::Lost(PumpError::Truncated)),
                 Err(Failed::Reset(error)) => return Err(Failed::Lost(error)),
                 Err(failed) => return Err(failed),
             };
@@ -156,5 +154,9 @@ impl<'a> Exchange<'a> {
 
 /// What a client is told whose origin's connection broke.
 pub fn gone(error: &PumpError) -> Failed {
-    Failed::Tell(502, format!("the origin's connection broke: {error}"))
+    let text = match error {
+        PumpError::Truncated => "the origin closed the connection without a response".into(),
+        error => format!("the origin's connection broke: {error}"),
+    };
+    Failed::Tell(502, text)
 }

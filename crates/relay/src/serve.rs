@@ -150,6 +150,7 @@ impl Stream {
         };
         // The leg is free for others: what is left is on its way.
         drop(turn);
+        // Boxed before it is waited for: a running stream keeps no room for it.
         let delivering = late.map(|late| Box::pin(late.deliver(node, expiry, busy)));
         if let Some(delivering) = delivering {
             delivering.await;

@@ -451,6 +451,17 @@ fn a_connection_is_not_used_again_before_delivered() {
     assert_eq!(frame(&mut first).0, FrameKind::Open);
 }
 
+/// A stream over a peer, of which both ends have been said, and DELIVERED not: the client's end of it, and the peer's.
+fn stream_that_both_end(entry: &Relay, listener: &TcpListener) -> (TcpStream, TcpStream) {
+    let client = connect(entry.address("fwd").unwrap());
+    let mut peer = accept_node(listener);
+    assert_eq!(frame(&mut peer).0, FrameKind::Open);
+    peer.write_all(&encode_opened(None)).unwrap();
+    say(&peer, FrameKind::End);
+    client.shutdown(Shutdown::Write).unwrap();
+    (client, peer)
+}
+
 #[test]
 fn a_peer_that_never_says_delivered_is_left_by_a_fin_when_the_limits_pass() {
     for limit in ["idle", "lifetime"] {
@@ -460,12 +471,7 @@ fn a_peer_that_never_says_delivered_is_left_by_a_fin_when_the_limits_pass() {
              [listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"192.0.2.1:1\"\nvia = [\"p\"]\n\
              [peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\n"
         ));
-        let mut client = connect(entry.address("fwd").unwrap());
-        let mut peer = accept_node(&listener);
-        assert_eq!(frame(&mut peer).0, FrameKind::Open);
-        peer.write_all(&encode_opened(None)).unwrap();
-        say(&peer, FrameKind::End);
-        client.shutdown(Shutdown::Write).unwrap();
+        let (mut client, mut peer) = stream_that_both_end(&entry, &listener);
         assert_eq!(frame(&mut peer).0, FrameKind::End);
         assert!(ends_cleanly(&mut client));
         assert!(ends_cleanly(&mut peer), "{limit}");
@@ -483,12 +489,7 @@ fn what_is_not_delivered_keeps_no_place_of_a_client_that_has_its_end_and_no_turn
          [peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\n"
     ));
     let peers = [(); 3].map(|()| {
-        let mut client = connect(entry.address("fwd").unwrap());
-        let mut peer = accept_node(&listener);
-        assert_eq!(frame(&mut peer).0, FrameKind::Open);
-        peer.write_all(&encode_opened(None)).unwrap();
-        say(&peer, FrameKind::End);
-        client.shutdown(Shutdown::Write).unwrap();
+        let (mut client, peer) = stream_that_both_end(&entry, &listener);
         assert!(ends_cleanly(&mut client));
         wait_until("its place is free", || entry.connections() == 0);
         peer

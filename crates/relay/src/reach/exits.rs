@@ -103,8 +103,9 @@ impl<'a> Exits<'a> {
         while let Some(last) = self.tried.last() {
             let (sent, until) = (last.sent.clone(), self.until);
             // One that nobody is known to reach hardly needs time.
-            let pause = if self.node.overlay.is_cut_off(last.exit) { self.pause / 16 } else { self.pause };
-            let gives_up = self.node.overlay.is_cut_off(last.exit) && !self.has_given_way(last.exit);
+            let is_cut_off = self.node.overlay.is_cut_off(last.exit);
+            let pause = if is_cut_off { self.pause / 16 } else { self.pause };
+            let gives_up = is_cut_off && !self.has_given_way(last.exit);
             let has_next = !self.rest.is_empty() && (self.may_be_beside || gives_up);
             let (Attempt { exit, sent, .. }, reached) = tokio::select! {
                 biased;

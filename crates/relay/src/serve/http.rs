@@ -365,8 +365,13 @@ impl Client<'_> {
         let unanswered = |error| {
             let has_its_reason =
                 matches!(error, PumpError::Malformed(_) | PumpError::Expired(_) | PumpError::Protocol(_));
+            let is_end = matches!(error, PumpError::Truncated);
             let failed = lost(error, false);
-            if is_kept && !has_its_reason { Ok(Outcome::Close) } else { Err(failed) }
+            match is_kept && !has_its_reason {
+                true => Ok(Outcome::Close),
+                false if is_end => Err(Failed::Tell(502, "the origin closed the connection without a response".into())),
+                false => Err(failed),
+            }
         };
         if !is_sent && let Err(error) = side.output().write(&request.head).await {
             return if can_repeat { Err(Failed::Again) } else { unanswered(error) };
@@ -377,13 +382,16 @@ impl Client<'_> {
         let exchanged = exchange.attended(exchange.both(sending, reader, &side.stream, can_repeat)).await;
         drop((watched, arrival));
         let exchanged = match exchanged {
-            Err(Failed::Lost(error)) if !exchange.has_begun() => return unanswered(error),
+            // A part of a response says that the request was heard.
+            Err(Failed::Lost(error)) if !exchange.has_begun() && reader.buffer.is_empty() => {
+                return unanswered(error);
+            }
             other => other,
         };
         let (response, sent) = exchanged.map_err(|failed| match failed {
             // This is an error of the request's body: that of a response comes only after the response has begun.
             Failed::Reset(PumpError::Malformed(reason)) if !exchange.has_begun() => Failed::Tell(400, reason.into()),
-            Failed::Lost(error) => lost(error, true),
+            Failed::Lost(error) => lost(error, exchange.has_begun()),
             other => other,
         })?;
         match sent {

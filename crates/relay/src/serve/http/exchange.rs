@@ -154,9 +154,5 @@ impl<'a> Exchange<'a> {
 
 /// What a client is told whose origin's connection broke.
 pub fn gone(error: &PumpError) -> Failed {
-    let text = match error {
-        PumpError::Truncated => "the origin closed the connection without a response".into(),
-        error => format!("the origin's connection broke: {error}"),
-    };
-    Failed::Tell(502, text)
+    Failed::Tell(502, format!("the origin's connection broke: {error}"))
 }

@@ -98,7 +98,7 @@ bench-s4: release
 
 # Does `ekiden measure` find what paths are made of, and what limits senders? 40 paths of each kind, all of them also where one fails: an hour.
 bench-measure: release
-	failed=; for kind in plain tail jitter runs clamp short policer mixed; do \
+	failed=; for kind in plain tail jitter runs clamp short policer shaper mixed; do \
 		bench/experiments/measure/paths 2 40 $$kind || failed="$$failed $$kind"; \
 	done; test -z "$$failed" || { echo "untrue of:$$failed"; exit 1; }
 	bench/experiments/measure/causes 2 10

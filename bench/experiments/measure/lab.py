@@ -11,7 +11,8 @@ TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 EKIDEN = pathlib.Path(os.environ.get("EKIDEN", TARGET / "release/ekiden"))
 
 # The nodes' addresses follow from their order.
-SERVER = "10.77.0.2:7100"
+SERVER = "10.77.0.2"
+SERVER_BEHIND_ROUTER = "10.77.0.3"
 
 SCRIPT = """
 rm -f "$1"
@@ -31,8 +32,16 @@ def logarithmic(random, least, most):
     return math.exp(random.uniform(math.log(least), math.log(most)))
 
 
+def shaping(line):
+    """What makes a router of a scenario a shaper: a token bucket with a queue behind it."""
+    rate, burst, limit = line["shaper"]
+    device = f"$(ip netns exec router ip -o route get {SERVER_BEHIND_ROUTER} | grep -o 'dev [^ ]*' | cut -d' ' -f2)"
+    return f"ip netns exec router tc qdisc add dev {device} root tbf rate {rate:.0f}bit burst {burst:.0f}b limit {limit:.0f}b"
+
+
 def scenario(line, tcp='congestion = "reno"\nreceive_buffer = "256MiB"\nsend_buffer = "256MiB"', mtu=1500):
-    """A client, a server, and a line between them. `line`: rate in bit/s, rtt in ms, queue in bytes, loss as a part, policer."""
+    """A client, a server, and a line between them. `line`: rate in bit/s, rtt in ms, queue in bytes, loss as a part, policer. With a shaper a
+    router stands behind the line."""
     keys = [
         f'rate = "{line["rate"]:.0f}bit/s"',
         f'delay = "{line["rtt"] * 500:.0f}us"',
@@ -46,16 +55,20 @@ def scenario(line, tcp='congestion = "reno"\nreceive_buffer = "256MiB"\nsend_buf
         rate, burst = line["policer"]
         keys.append(f'policer.rate = "{rate:.0f}bit/s"\npolicer.burst = "{burst:.0f}B"')
     text = "\n".join(key for key in keys if key)
+    end, router, behind = "server", "", ""
+    if "shaper" in line:
+        end, router = "router", '[node.router]\nkind = "router"\n'
+        behind = '[link.behind]\nends = ["router", "server"]\nrate = "1Gbit/s"\n'
     return f"""name = "line"
 seed = {line.get("seed", 1)}
 [tcp]
 {tcp}
 [node.client]
-[node.server]
+{router}[node.server]
 [link.line]
-ends = ["client", "server"]
+ends = ["client", "{end}"]
 {text}
-[flow.none]
+{behind}[flow.none]
 from = "client"
 to = "server"
 bytes = "1kB"
@@ -74,7 +87,8 @@ def measure(directory, text, arguments, before="true", after="", seconds=180):
     file = directory / "line.toml"
     file.write_text(text)
     client, fingerprint = (key(directory / f"{end}.key") for end in ("client", "server"))
-    script = SCRIPT.format(server=SERVER, before=before, after=after, keys=directory, client=client, fingerprint=fingerprint)
+    server = f"{SERVER_BEHIND_ROUTER if '[node.router]' in text else SERVER}:7100"
+    script = SCRIPT.format(server=server, before=before, after=after, keys=directory, client=client, fingerprint=fingerprint)
     command = [EKIDEN, "lab", "shell", file, "client", "--", "sh", "-c", script, EKIDEN, directory / "server.log", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
     if done.returncode != 0:

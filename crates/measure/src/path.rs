@@ -8,6 +8,7 @@ mod base;
 mod buffer;
 mod ended;
 mod find;
+mod held;
 mod hops;
 #[cfg(test)]
 mod hostile;

@@ -8,6 +8,8 @@ use crate::client::Measured;
 const JITTER: f64 = 3.0;
 /// A queue is seen when it delays by more than this, beyond the jitter of looking.
 pub const QUEUE_LEAST_US: f64 = 400.0;
+/// One that is shorter may be of a host that was late.
+pub const SHORT_QUEUE_US: f64 = 1_000.0;
 /// The fastest of the probes is late by no more than so many times that, where delays are even or nearer to the least.
 const FASTEST_IS_LATE: f64 = 2.0;
 /// Nor by more than so many times what nine tenths are late by.

@@ -102,7 +102,8 @@ pub fn buffer(
     let of = |queued_us: f64| queued_us * rate / 8e6;
     // By so much a delay may be none of the queue's.
     let unsure_us = 2.0 * EDGE_US + trace.late_us + base.spread_us;
-    let at_least = |evidence: String| match (most_us - unsure_us) * low / 8e6 {
+    // What is being sent has left the buffer, and delays as well.
+    let at_least = |evidence: String| match (most_us - unsure_us) * low / 8e6 - trace.packet_bytes {
         value if value > 0.0 => Finding::AtLeast { value, evidence },
         _ => not("no queue could be seen beyond jitter"),
     };

@@ -2,8 +2,9 @@
 
 use ekiden_record::Finding;
 
-use super::base::Base;
+use super::base::{Base, SHORT_QUEUE_US};
 use super::ended::{End, is_queue_full, last_us, loses_much};
+use super::held::held;
 use super::rate::{line_rate, surely_carried};
 use super::trace::{Delay, Trace};
 
@@ -18,27 +19,15 @@ const EXCLUDED_LEAST: f64 = 0.7;
 /// that.
 const LEFT_FROM: f64 = 0.5;
 const LEFT_UNTIL: f64 = 0.95;
-/// A queue of less than this part of a round trip may be none, as may one that a host makes which is late by so much.
+/// A queue of less than this part of a round trip may be none.
 const SHORT_QUEUE: f64 = 0.1;
-const SHORT_QUEUE_US: f64 = 1_000.0;
-/// Behind a policer's held rate no queue stands that makes three quarters of the round trips longer by this part.
-const STANDS: f64 = 0.25;
 /// So many packets tell whether as much comes as before.
 const AFTER_PACKETS: f64 = 8.0;
-/// After its burst it is to hold its rate for so many round trips and so long, with so many packets in each round trip, and in both halves
-/// of that time with no greater difference than this part.
-const HELD_RTTS: f64 = 3.0;
-const HELD_LEAST_US: f64 = 20_000.0;
 const SUSPECTED_LEAST_US: f64 = 4_000.0;
-const HELD_PACKETS: f64 = 1.0;
-const HELD_HALVES: f64 = 0.25;
-const HELD_PARTS: f64 = 8.0;
 /// A policer's rate is known no better than to this part: what is sent again leaves some of it unused, a burst exceeds it.
 const UNSURE: f64 = 0.25;
 /// Of what was sent again, no more than this part may have come twice.
 const TWICE_MOST: f64 = 0.2;
-/// So much of what came afterwards is looked at.
-const RIPE: f64 = 0.9;
 
 /// Whether something else than a full buffer may have dropped: where a buffer overflows, a queue stands, and the line brings as much as
 /// before, for the buffer stays full.
@@ -121,47 +110,6 @@ fn before(trace: &Trace<'_>, delays: &[Delay], base: Base) -> f64 {
     let hole = trace.first_hole().unwrap_or(trace.arrived.len());
     let peak = trace.peak_bit_s(base.rtt_us.clamp(4_000.0, 50_000.0) / 2.0, hole).unwrap_or(0.0);
     line_rate(trace, delays, base).map_or(peak, |line| line.value.max(peak))
-}
-
-/// What came from a round trip after the first losses on, if it held.
-struct Held {
-    /// In bit/s.
-    rate: f64,
-    /// In the best part of that time: a sender that pauses leaves some of a policer's rate unused.
-    most: f64,
-    /// By what part jitter may have changed it.
-    unsure: f64,
-    /// A queue stood three quarters of that time.
-    has_queue: bool,
-}
-
-fn held(trace: &Trace<'_>, base: Base) -> Option<Held> {
-    let from = trace.arrived.get(trace.first_hole()?)?.at_us as f64 + base.rtt_us;
-    let rows = &trace.arrived[trace.arrived.partition_point(|row| (row.at_us as f64) < from)..];
-    let (first, last) = rows.first().zip(rows.last())?;
-    // The last segments are sent again and again, one by one.
-    let most =
-        first.delivered.saturating_add((f64::from(last.delivered.saturating_sub(first.delivered)) * RIPE) as u32);
-    let until_us = rows.get(rows.partition_point(|row| row.delivered < most))?.at_us as f64;
-    let span_us = until_us - from;
-    if span_us < (HELD_RTTS * base.rtt_us).max(HELD_LEAST_US) {
-        return None;
-    }
-    let middle_us = from + span_us / 2.0;
-    let (a, b) = trace.passed_bit_s(from, middle_us).zip(trace.passed_bit_s(middle_us, until_us))?;
-    let rate = (a + b) / 2.0;
-    let sent = trace.sent.iter().filter(|row| (from..until_us).contains(&(row.at_us as f64)));
-    let mut rtts_us: Vec<_> = sent.map(|row| row.rtt_us).collect();
-    rtts_us.sort_unstable();
-    let queued_us = rtts_us.get(rtts_us.len() / 4).map_or(0.0, |rtt_us| f64::from(*rtt_us) - base.rtt_us);
-    let has_queue = queued_us > (STANDS * base.rtt_us).max(SHORT_QUEUE_US) + base.spread_us;
-    let packets = rate * (base.rtt_us + if has_queue { queued_us } else { 0.0 }) / 8e6 / trace.packet_bytes;
-    let does_hold = (a - b).abs() <= HELD_HALVES * a.max(b) && packets >= HELD_PACKETS;
-    let part_us = span_us / HELD_PARTS;
-    let parts = (0..HELD_PARTS as u32).map(|part| from + f64::from(part) * part_us);
-    let of_parts = parts.filter_map(|from_us| trace.passed_bit_s(from_us, from_us + part_us));
-    let most = of_parts.fold(rate, f64::max);
-    does_hold.then_some(Held { rate, most, unsure: base.spread_us / span_us, has_queue })
 }
 
 /// What the second pass shows where the first lost few segments: that much is lost and no queue stands.

@@ -3,6 +3,7 @@
 use ekiden_record::Finding;
 
 use super::base::Base;
+use super::held::held;
 use super::trace::{Delay, Trace};
 
 /// A stretch of arrivals at the line's rate is no shorter than this, and has no fewer packets.
@@ -15,6 +16,10 @@ const PAUSE_US: f64 = 1_000.0;
 const SLOWEST: f64 = 0.9;
 /// A rate that was seen for so many times as long as a faster one is no pass that was merely slower.
 const OUTLASTS: f64 = 4.0;
+/// Nor is a rate the path's where it fell by more than this after the first losses, and stayed there.
+const FALLS: f64 = 1.1;
+/// Why a path has no single rate.
+const SHAPER: &str = "a shaper with a burst, or other traffic";
 /// Stretches of this part of the longest say which is the fastest.
 const LONG: f64 = 0.3;
 /// How exactly the ends of a stretch are known, in microseconds.
@@ -138,13 +143,21 @@ pub fn rate(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], bas
     if let (Some(fast), Some(slow)) = (longest, slower.first())
         && slow.longest_us > OUTLASTS * fast.longest_us
     {
-        let [fast, slow] = [fast, slow].map(|seen| shown(seen.longest_us, seen.value));
-        let reason = format!("a queue stood at {fast} and at {slow}: a shaper with a burst, or other traffic");
-        return Finding::NotObservable { reason };
+        let [fast, at] = [fast, slow].map(|seen| shown(seen.longest_us, seen.value));
+        return Finding::AtLeast {
+            value: slow.low,
+            evidence: format!("a queue stood at {fast} and at {at}: {SHAPER}"),
+        };
     }
     let found = found.into_iter();
     if let Some(estimate) = found.max_by(|a, b| a.longest_us.total_cmp(&b.longest_us)) {
         let Estimate { value, low, high, longest_us } = estimate;
+        let then = second.and_then(|second| held(second, base)).filter(|_| policer.value().is_none());
+        if let Some(then) = then.filter(|then| low > FALLS * then.rate * (1.0 + then.unsure)) {
+            let (fast, came) = (shown(longest_us, value), then.rate / 1e6);
+            let evidence = format!("a queue stood at {fast}, and then {came:.2} Mbit/s came: {SHAPER}");
+            return Finding::AtLeast { value: then.rate * (1.0 - then.unsure).max(0.0), evidence };
+        }
         let evidence = format!("packets came at this rate for {:.1} ms while a queue delayed them", longest_us / 1e3);
         return Finding::Observed { value, low, high, evidence };
     }

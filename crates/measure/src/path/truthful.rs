@@ -94,12 +94,16 @@ impl Found {
         let is_absent = matches!(direction.policer_bit_s, Finding::Absent { .. });
         let is_policed = |bucket: &Bucket| shows(bucket) || !is_absent;
         let policer = path.policer.filter(is_policed).map_or(0.0, |bucket| bucket.rate_bit_s);
-        let bdp = path.rate_bit_s * path.rtt_us / 8e6;
+        // A shaper's rate is what there is, but for its burst. Either queue may be the one that was seen full.
+        let is_observed = matches!(direction.rate_bit_s, Finding::Observed { .. });
+        let rate = path.shaper.filter(|_| is_observed).map_or(path.rate_bit_s, |bucket| bucket.rate_bit_s);
+        let is_buffer = |bytes: f64| is_true(&direction.buffer_bytes, bytes);
+        let bdp = rate * path.rtt_us / 8e6;
         let all = [
             ("rtt", is_true(rtt, path.rtt_us)),
-            ("rate", is_true(&direction.rate_bit_s, path.rate_bit_s)),
+            ("rate", is_true(&direction.rate_bit_s, rate)),
             ("bdp", is_true(&direction.bdp_bytes, bdp)),
-            ("buffer", is_true(&direction.buffer_bytes, path.buffer_bytes)),
+            ("buffer", is_buffer(path.buffer_bytes) || path.shaper.is_some() && is_buffer(path.shaper_queue_bytes)),
             ("loss", is_true(&direction.random_loss, path.lost)),
             ("policer", is_true(&direction.policer_bit_s, policer)),
             ("mtu", is_true(&direction.mtu_bytes, path.packet())),
@@ -244,5 +248,17 @@ fn any_policer_is_no_loss() {
         let jitter_us = if draw.chance(0.7) { draw.even(0.0, 15e3) } else { 0.0 };
         let path = if draw.chance(0.3) { draw.losing(path) } else { path };
         Path { policer: Some(bucket), jitter_us, ..path }
+    });
+}
+
+#[test]
+fn a_shapers_burst_is_no_rate_of_the_path() {
+    check(11, &[("a bound of the rate", 1.0)], |draw, seed| {
+        let path = draw.path(seed);
+        let rate_bit_s = draw.even(0.05, 0.5) * path.rate_bit_s;
+        let product = rate_bit_s * path.rtt_us / 8e6;
+        let depth_bytes = (draw.logarithmic(0.1, 4.0) * product).max(15e3);
+        let shaper_queue_bytes = (draw.logarithmic(0.5, 2.0) * product).max(15e3);
+        Path { shaper: Some(Bucket { rate_bit_s, depth_bytes }), shaper_queue_bytes, ..path }
     });
 }

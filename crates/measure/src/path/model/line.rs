@@ -20,8 +20,9 @@ pub struct Path {
     pub buffer_bytes: f64,
     /// Drops, in front of the line.
     pub policer: Option<Bucket>,
-    /// Delays, behind the line.
+    /// Delays, behind the line, and drops what its queue has no room for.
     pub shaper: Option<Bucket>,
+    pub shaper_queue_bytes: f64,
     /// Parts of the packets.
     pub lost: f64,
     pub late: f64,
@@ -53,6 +54,7 @@ impl Path {
         buffer_bytes: 100_000.0,
         policer: None,
         shaper: None,
+        shaper_queue_bytes: f64::INFINITY,
         lost: 0.0,
         late: 0.0,
         loss_run: 1.0,
@@ -161,6 +163,10 @@ impl Line {
         let mut out_us = self.free_us;
         if let Some(tokens) = &mut self.shaper {
             tokens.fill(out_us);
+            if -tokens.bytes > self.path.shaper_queue_bytes {
+                self.is_policed_first.get_or_insert(false);
+                return None;
+            }
             tokens.bytes -= bytes;
             out_us += (-tokens.bytes).max(0.0) * 8e6 / tokens.bucket.rate_bit_s;
         }

@@ -97,7 +97,7 @@ def value(record, key):
         found = found.get(part, False)
     if isinstance(found, bool):
         return "yes" if found else "no"
-    return "0" if found in ("0ns", "0s") else found
+    return "0" if found == "0s" else found
 
 
 def grouped(folder, *keys, look=run):

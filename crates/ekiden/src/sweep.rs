@@ -101,7 +101,7 @@ pub fn run(args: &Args, mut plan: Plan, runner: &Runner<'_>, code_of: fn(&anyhow
     if let Some(shard) = args.shard {
         plan.runs = shard.part(plan.runs);
     }
-    let missing = plan.missing();
+    let missing = plan.missing()?;
     let progress = Progress::new(&plan, &missing, runner.jobs);
     let failures = run_missing(&plan, &missing, runner, &progress);
     progress.clear();

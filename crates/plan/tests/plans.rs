@@ -181,7 +181,7 @@ fn what_cannot_be_is_refused_with_key_and_line() {
     for (text, said) in [
         ("rtt = \"50ms\"\nrate = \"10Tbit/s\"\n", "path.toml:2: rate = 10Tbit/s is out of range: 1kbit/s to 1Tbit/s"),
         ("rtt = \"172800s\"\nrate = \"1Mbit/s\"\n", "path.toml:1: rtt = 172800s is out of range: 10us to 10s"),
-        ("rtt = \"0\"\nrate = \"1Mbit/s\"\n", "path.toml:1: rtt = 0ns is out of range"),
+        ("rtt = \"0\"\nrate = \"1Mbit/s\"\n", "path.toml:1: rtt = 0s is out of range"),
         ("rtt = \"-5ms\"\nrate = \"1Mbit/s\"\n", "path.toml:1: rtt: '-5ms' is not a number"),
         ("rate = \"1Mbit/s\"\n", "path.toml: rtt is missing: a path needs rtt = \"200ms\""),
         ("rtt = \"1ms\"\n", "path.toml: rate is missing"),

@@ -136,6 +136,7 @@ fn sighup_takes_a_right_file_and_keeps_the_old_one_otherwise() {
     process.signal(Signal::SIGHUP);
     wait_until("the new listener is there", || std::net::TcpStream::connect(port).is_ok());
     assert_eq!(socks(port, "127.0.0.1", address.port()).0, 2, "the new routes hold");
+    process.wait_for_line(&format!("[listen.more] is new: listening socks5 {port}"));
     wait_until("they hold on the old listener", || socks(process.addresses[0], "127.0.0.1", address.port()).0 == 2);
 
     client.write_all(b"still here").unwrap();

@@ -91,7 +91,7 @@ fn what_cannot_be_is_refused_with_its_line() {
         ("rate = '1Mbit/s'\nback.mtu = 1500", 11, "unknown field `mtu` in link.line.back"),
         ("rate = '1Mbit/s'\nback.rate = '0bit/s'", 11, "is out of range: 1kbit/s to 1Tbit/s"),
         ("rate = '1Mbit/s'\nreorder = '1%'", 11, "reorder needs reorder_by"),
-        ("rate = '1Mbit/s'\nreorder_by = '0'", 11, "reorder_by = 0ns is out of range: 1us to 60s"),
+        ("rate = '1Mbit/s'\nreorder_by = '0'", 11, "reorder_by = 0s is out of range: 1us to 60s"),
         ("rate = '1Mbit/s'\nchanges = [{ at = '1s' }]", 11, "nothing changes here"),
         ("rate = '1Mbit/s'\nchanges = [{ rate = '1Mbit/s' }]", 11, "missing field `at`"),
         (
@@ -101,7 +101,7 @@ fn what_cannot_be_is_refused_with_its_line() {
         ),
         ("rate = '1Mbit/s'\nchanges = [{ at = '1s', rate = '2Tbit/s' }]", 11, "changes.rate"),
         ("rate = '1Mbit/s'\nchanges = [{ at = '25h', delay = '2s' }]", 11, "changes.at = 90000s is out of range"),
-        ("rate = '1Mbit/s'\noutages = [{ at = '1s', lasts = '0' }]", 11, "outages.lasts = 0ns is out of range"),
+        ("rate = '1Mbit/s'\noutages = [{ at = '1s', lasts = '0' }]", 11, "outages.lasts = 0s is out of range"),
         (
             "rate = '1Mbit/s'\noutages = [{ at = '1s', lasts = '2s' }, { at = '3s', lasts = '2s' }]",
             11,

@@ -135,7 +135,7 @@ fn what_the_lab_does_anyway_is_not_shown() {
 /// (what to replace in the chain, by what, the line named, part of the reason)
 const WRONG: &[(&str, &str, usize, &str)] = &[
     ("name = \"chain\"", "name = \"chain\"\ntcp.profile = \"bsd\"", 3, "unknown variant `bsd`"),
-    ("name = \"chain\"", "name = \"chain\"\ntcp.rto_min = \"0\"", 3, "rto_min = 0ns is out of range: 1ms to 60s"),
+    ("name = \"chain\"", "name = \"chain\"\ntcp.rto_min = \"0\"", 3, "rto_min = 0s is out of range: 1ms to 60s"),
     ("mtu = 1000", "mtu = 65536", 17, "mtu = 65536 is out of range: 128 to 65535"),
     ("mtu = 1000", "discipline = \"fifo\"", 17, "unknown variant `fifo`"),
     ("mtu = 1000", "loss_burst = 0", 17, "loss_burst = 0 is out of range: 1 to 100000"),
@@ -204,8 +204,8 @@ const WRONG: &[(&str, &str, usize, &str)] = &[
     ("rate = \"1Mbit/s\"", "rate = \"1Mbit/s\"\npacket = \"27B\"", 37, "packet = 27B is out of range: 28B"),
     ("rate = \"1Mbit/s\"", "rate = \"1Mbit/s\"\npacket = \"1001B\"", 37, "is more than the MTU of its way, 1000"),
     ("rate = \"1Mbit/s\"", "rate = \"1Mbit/s\"\non = \"1s\"", 37, "needs both 'on' and 'off', or neither"),
-    ("rate = \"1Mbit/s\"", "rate = \"1Mbit/s\"\non = \"0\"\noff = \"1s\"", 37, "on = 0ns is out of range"),
-    ("rate = \"1Mbit/s\"", "rate = \"1Mbit/s\"\nduration = \"0\"", 37, "duration = 0ns is out of range"),
+    ("rate = \"1Mbit/s\"", "rate = \"1Mbit/s\"\non = \"0\"\noff = \"1s\"", 37, "on = 0s is out of range"),
+    ("rate = \"1Mbit/s\"", "rate = \"1Mbit/s\"\nduration = \"0\"", 37, "duration = 0s is out of range"),
     ("[node.a]", "[node.a]\ncopies = 0", 4, "copies = 0 is out of range: 1 to 250"),
     ("[node.a]", "[node.a]\ncopies = 250", 5, "more than 250 nodes"),
     ("[node.a]", "[node.a-0]\n[node.a]\ncopies = 2", 4, "node 'a-0' is there twice"),

@@ -106,7 +106,7 @@ const WRONG: &[(&str, &str, usize, &str)] = &[
     ("delay = \"5ms\"", "dealy = \"5ms\"", 18, "unknown field `dealy`"),
     ("delay = \"5ms\"", "delay = 5", 18, "invalid type"),
     ("queue = \"100KB\"", "queue = 50", 19, "must be a text in quotes, such as \"100KB\" or \"50 packets\""),
-    ("delay = \"5ms\"", "delay = \"5h\"", 18, "delay = 18000s is out of range: 0ns to 60s"),
+    ("delay = \"5ms\"", "delay = \"5h\"", 18, "delay = 18000s is out of range: 0s to 60s"),
     ("rate = \"70Mbit/s\"", "rate = \"70Mb\"", 17, "needs one of the units"),
     ("rate = \"70Mbit/s\"", "rate = \"5bit/s\"", 17, "out of range"),
     ("queue = \"100KB\"", "queue = \"100B\"", 19, "queue = 100B is out of range: 1.4KB"),

@@ -165,7 +165,7 @@ const WRONG: &[(&[&str], &str, &str)] = &[
     (&["link.lien.delay=1ms"], "--set link.lien.delay=1ms: ", "there is no link 'lien'; there is: line"),
     (&["node.c.tcp.sack=true"], "--set node.c.tcp.sack=true: ", "there is no node 'c'; there is: a, b"),
     (&["flow.x.start=1s"], "--set flow.x.start=1s: ", "there is no flow 'x'; there is: bulk"),
-    (&["link.line.delay=1ms,5h"], "--set link.line.delay=5h: ", "out of range: 0ns to 60s"),
+    (&["link.line.delay=1ms,5h"], "--set link.line.delay=5h: ", "out of range: 0s to 60s"),
     (&["seed=1", "link.line.delay=5"], "--set link.line.delay=5: ", "needs one of the units"),
     (&["link.line.mtu=big"], "--set link.line.mtu=big: ", "invalid type"),
     (&["tcp.sack=maybe"], "--set tcp.sack=maybe: ", "must be true or false"),

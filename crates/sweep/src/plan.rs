@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ekiden_record::Record;
+use ekiden_record::{Error as RecordError, Record};
 use ekiden_scenario::{Amount, Point, Scenario, Sweep};
 
 use crate::error::Error;
@@ -79,10 +79,19 @@ impl Plan {
     }
 
     /// The numbers of the runs that have no record yet, or one whose series could not be written.
-    pub fn missing(&self) -> Vec<usize> {
-        let is_whole = |run: &Run| run.summary(&self.index).is_some_and(|record| record.series.is_some());
-        let missing = self.runs.iter().enumerate().filter(|(_, run)| !is_whole(run));
-        missing.map(|(at, _)| at).collect()
+    ///
+    /// # Errors
+    /// If a record is of a newer format: it is not to be replaced.
+    pub fn missing(&self) -> Result<Vec<usize>, Error> {
+        let mut missing = Vec::new();
+        for (at, run) in self.runs.iter().enumerate() {
+            match Record::read(&run.record) {
+                Err(error @ RecordError::TooNew { .. }) => return Err(error.into()),
+                Ok(record) if run.has(&self.index, &record) && record.series.is_some() => {}
+                _ => missing.push(at),
+            }
+        }
+        Ok(missing)
     }
 
     /// The records of all runs, as [`Run::summary`] gives them.

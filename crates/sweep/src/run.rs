@@ -96,7 +96,7 @@ pub fn run_missing(
     if let Some(signal) = (runner.stopped_by)() {
         // Counts records: a run may have written its record and been interrupted before it ended.
         let runs = plan.runs.len();
-        return Err(Error::Interrupted { done: runs - plan.missing().len(), runs, signal });
+        return Err(Error::Interrupted { done: runs - plan.missing()?.len(), runs, signal });
     }
     result.map_err(Error::Start)?;
     Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))

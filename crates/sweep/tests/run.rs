@@ -75,11 +75,11 @@ impl Told {
 fn what_has_a_record_is_not_run_again() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan(folder.path());
-    assert_eq!(plan.missing(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(plan.missing().unwrap(), [0, 1, 2, 3, 4, 5]);
     leave(&plan.runs[1], &plan.runs[1].scenario);
     // A record of another scenario is none of this run.
     leave(&plan.runs[2], &plan.runs[1].scenario);
-    let missing = plan.missing();
+    let missing = plan.missing().unwrap();
     assert_eq!(missing, [0, 2, 3, 4, 5]);
     let told = Told::default();
     let work = |run: &Run| {
@@ -89,8 +89,21 @@ fn what_has_a_record_is_not_run_again() {
     let failed = run_missing(&plan, &missing, &Runner { jobs: 3, work: &work, stopped_by: &|| None }, &told).unwrap();
     assert!(failed.is_empty());
     assert_eq!(told.lines().len(), 5);
-    assert!(plan.missing().is_empty());
+    assert!(plan.missing().unwrap().is_empty());
     assert!(plan.summaries().iter().all(Option::is_some));
+}
+
+#[test]
+fn a_record_of_a_newer_format_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(folder.path());
+    leave(&plan.runs[3], &plan.runs[3].scenario);
+    let text = std::fs::read_to_string(&plan.runs[3].record).unwrap();
+    let format = format!("\"format\": {}", ekiden_record::FORMAT);
+    assert!(text.contains(&format), "{text}");
+    std::fs::write(&plan.runs[3].record, text.replace(&format, "\"format\": 4000")).unwrap();
+    let error = plan.missing().unwrap_err().to_string();
+    assert!(error.contains("record format 4000"), "{error}");
 }
 
 #[test]
@@ -99,7 +112,7 @@ fn what_has_a_record_without_its_series_is_run_again() {
     let plan = plan(folder.path());
     plan.runs.iter().for_each(|run| leave(run, &run.scenario));
     leave_with(&plan.runs[4], &plan.runs[4].scenario, None);
-    assert_eq!(plan.missing(), [4]);
+    assert_eq!(plan.missing().unwrap(), [4]);
     // What it has shown counts nevertheless.
     assert!(plan.summaries().iter().all(Option::is_some));
 }
@@ -121,7 +134,7 @@ fn what_fails_is_told_and_the_others_are_done() {
         }
     };
     let runner = Runner { jobs: 2, work: &work, stopped_by: &|| None };
-    let failed = run_missing(&plan, &plan.missing(), &runner, &told).unwrap();
+    let failed = run_missing(&plan, &plan.missing().unwrap(), &runner, &told).unwrap();
     let expected = [(2, RunFailure::Changed), (3, RunFailure::Run { code: 5, reason: "no line".into() })];
     assert_eq!(failed, expected.into());
     let lines = told.lines();
@@ -131,7 +144,7 @@ fn what_fails_is_told_and_the_others_are_done() {
         lines.contains(&"link.line.delay=4ms r0: the scenario file has changed since the sweep began".into()),
         "{lines:?}"
     );
-    assert_eq!(plan.missing(), [2, 3]);
+    assert_eq!(plan.missing().unwrap(), [2, 3]);
 }
 
 #[test]
@@ -146,12 +159,12 @@ fn a_signal_ends_a_sweep_and_an_error_does() {
         _ => Ok(RunOutcome::Stopped),
     };
     let runner = Runner { jobs: 1, work: &work, stopped_by: &|| Some(15) };
-    let error = run_missing(&plan, &plan.missing(), &runner, &Told::default()).unwrap_err();
+    let error = run_missing(&plan, &plan.missing().unwrap(), &runner, &Told::default()).unwrap_err();
     assert!(matches!(error, Error::Interrupted { done: 1, runs: 6, signal: 15 }), "{error}");
 
     let work = |_: &Run| Err(io::ErrorKind::NotFound.into());
     let runner = Runner { jobs: 4, work: &work, stopped_by: &|| None };
-    let error = run_missing(&plan, &plan.missing(), &runner, &Told::default()).unwrap_err();
+    let error = run_missing(&plan, &plan.missing().unwrap(), &runner, &Told::default()).unwrap_err();
     assert!(error.to_string().starts_with("cannot start a run: ") && error.kind() == ErrorKind::Other, "{error}");
 }
 

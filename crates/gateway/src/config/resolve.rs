@@ -14,7 +14,6 @@ use ipnet::IpNet;
 use serde_spanned::Spanned;
 
 use super::raw::{self, Raw, RawGroup, RawObserved, RawPolicy, RawPorts};
-use super::show::plain;
 use super::{Config, ConfigError, Group};
 
 /// The kernel's tables are made whole at the start.
@@ -254,7 +253,7 @@ impl Source<'_> {
         value: &Spanned<T>,
         range: &RangeInclusive<T>,
     ) -> Result<T, ConfigError> {
-        in_range(key, value.get_ref(), range, |value| plain(value))
+        in_range(key, value.get_ref(), range, ToString::to_string)
             .map_err(|reason| self.error(Some(value.span()), reason))
     }
 

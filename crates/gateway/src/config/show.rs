@@ -13,7 +13,7 @@ impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "device = {}", text(&self.device))?;
         writeln!(f, "ipv4_streams = {}\nipv6_streams = {}", self.ipv4_streams, self.ipv6_streams)?;
-        writeln!(f, "idle = \"{}\"\nrestart_within = \"{}\"", self.idle, plain(self.restart_within))?;
+        writeln!(f, "idle = \"{}\"\nrestart_within = \"{}\"", self.idle, self.restart_within)?;
         self.groups.iter().try_for_each(|group| group.fmt(f))
     }
 }
@@ -43,7 +43,7 @@ fn balance(f: &mut fmt::Formatter<'_>, balance: &BalanceSettings) -> fmt::Result
     let BalanceSettings { policy, repeats, part, hold, shortest_rtt, observes, .. } = balance;
     let name = if *policy == Policy::Paper { "paper" } else { "delivered" };
     writeln!(f, "policy = \"{name}\"\nrepeats = {repeats}\nhold = \"{}\"", Time::from(*hold))?;
-    writeln!(f, "shortest_rtt = \"{}\"", plain(Time::from(*shortest_rtt)))?;
+    writeln!(f, "shortest_rtt = \"{}\"", Time::from(*shortest_rtt))?;
     if *policy == Policy::Paper {
         let observes = if *observes == ObservedFlow::Sent { "sent" } else { "acknowledged" };
         writeln!(f, "part = \"{}%\"\nobserves = \"{observes}\"", part * 100.0)?;
@@ -54,14 +54,6 @@ fn balance(f: &mut fmt::Formatter<'_>, balance: &BalanceSettings) -> fmt::Result
 fn networks(networks: &[IpNet]) -> String {
     let networks: Vec<String> = networks.iter().map(|network| text(&network.to_string())).collect();
     format!("[{}]", networks.join(", "))
-}
-
-/// A value as the guide writes it.
-pub fn plain(value: impl fmt::Display) -> String {
-    match value.to_string() {
-        none if none == "0ns" => "0s".into(),
-        value => value,
-    }
 }
 
 /// As TOML writes it.

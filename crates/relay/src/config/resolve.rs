@@ -454,11 +454,17 @@ impl Source<'_> {
     }
 
     fn node_name(&self, name: &Spanned<String>) -> Result<String> {
-        if !is_node_name(name.get_ref()) {
-            let message = format!("'{}' is not a node name: 1 to 64 letters, digits, '-', '_' and '.'", name.get_ref());
+        self.name(name, "node")
+    }
+
+    /// The name of something, as nodes are told it.
+    fn name(&self, name: &Spanned<String>, of: &str) -> Result<String> {
+        let written = name.get_ref();
+        if !is_node_name(written) {
+            let message = format!("'{written}' is not a {of} name: 1 to 64 letters, digits, '-', '_' and '.'");
             return Err(self.error(Some(name.span()), message));
         }
-        Ok(name.get_ref().clone())
+        Ok(written.clone())
     }
 
     fn error(&self, span: Option<Range<usize>>, message: String) -> ConfigError {

@@ -12,7 +12,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
-use crate::config::Config;
+use crate::config::{Config, Listener};
 use crate::config::route::Pattern;
 use crate::node::membership::Membership;
 use crate::node::{Relay, StartError};
@@ -193,6 +193,15 @@ fn reload(relay: &mut Relay, membership: &Membership, file: &Path) -> Option<Con
     match taken.and_then(|()| relay.reload(membership.of(&config))) {
         Ok(()) => {
             tracing::info!("the configuration was read again from {}", file.display());
+            let config = relay.config();
+            let is_new = |name: &str, listener: &Listener| {
+                before.listeners.get(name).is_none_or(|before| before.address != listener.address)
+            };
+            for (name, listener) in config.listeners.iter().filter(|(name, listener)| is_new(name, listener)) {
+                if let Some(address) = relay.address(name) {
+                    tracing::info!("[listen.{name}] is new: listening {} {address}", listener.kind.word());
+                }
+            }
             if threads != relay.threads() {
                 tracing::warn!("threads = {threads} is taken at the next start");
             }

@@ -99,7 +99,7 @@ fn what_cannot_be_is_refused_with_its_line_and_a_reason() {
         ),
         ("[listen]", "[congestion.hstp]\na = 1\n[listen]", 4, "hstp"),
         ("[listen]", "[congestion.hstcp]\nlow_windo = 1\n[listen]", 5, "low_window"),
-        ("[listen]", "[queue]\ntarget = \"0\"\n[listen]", 5, "target = 0ns is out of range"),
+        ("[listen]", "[queue]\ntarget = \"0\"\n[listen]", 5, "target = 0s is out of range"),
         ("node.key", "other.key", 1, "other.key"),
         ("[listen]", "mtu = -1\n[listen]", 4, "mtu = -1 is out of range: 1280 to 65535"),
         ("allowed =", "connections = -1\nallowed =", 8, "connections = -1 is out of range: 1 to 64"),

@@ -32,7 +32,7 @@ impl Source<'_> {
                     return Err(self.error(Some(user.span()), message));
                 }
             }
-            classes.insert(self.node_name(name)?, class);
+            classes.insert(self.name(name, "class")?, class);
         }
         Ok(Classes::of(classes, limits.connect))
     }

@@ -36,16 +36,19 @@ impl Width {
 
     /// Text with tables that were drawn within the width: its sentences are wrapped. A table that does not fit stays whole.
     pub fn fitted(self, text: &str) -> String {
-        let Some(columns) = self.columns() else { return text.to_owned() };
-        let mut is_in_table = false;
-        let fitted = text.split_inclusive('\n').map(|line| {
-            let is_edge = line.starts_with("───");
-            let is_of_table = is_edge || is_in_table;
-            is_in_table ^= is_edge;
-            if is_of_table { line.to_owned() } else { ekiden_report::wrapped(line, columns) }
-        });
-        fitted.collect()
+        self.columns().map_or_else(|| text.to_owned(), |columns| fitted(text, columns))
     }
+}
+
+fn fitted(text: &str, columns: usize) -> String {
+    let mut is_in_table = false;
+    let fitted = text.split_inclusive('\n').map(|line| {
+        let is_edge = line.starts_with("───");
+        let is_of_table = is_edge || is_in_table;
+        is_in_table ^= is_edge;
+        if is_of_table { line.to_owned() } else { ekiden_report::wrapped(line, columns) }
+    });
+    fitted.collect()
 }
 
 /// As wide as the terminal; whole lines where there is none. A line that is continued keeps its indent.
@@ -152,4 +155,18 @@ pub fn columns<const N: usize>(rows: &[[String; N]], within: Option<usize>) -> S
         lines.lines().map(|line| line.trim_end().to_owned() + "\n").collect::<String>()
     };
     rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fitted;
+
+    #[test]
+    fn sentences_are_wrapped_and_tables_are_not() {
+        let edge = "─".repeat(30);
+        let table = format!("{edge}\n a cell that is wide   another \n{edge}\n");
+        let text = format!("one sentence that is long\n{table}and one more sentence\n");
+        let wrapped = format!("one sentence that\nis long\n{table}and one more\nsentence\n");
+        assert_eq!(fitted(&text, 18), wrapped);
+    }
 }

@@ -332,3 +332,27 @@ fn a_sweep_is_exported_with_its_values() {
         );
     }
 }
+
+#[test]
+fn records_of_a_sweep_that_are_none_of_its_runs_are_named() {
+    let place = Place::new();
+    succeeds(&place.simulate("sweep", &SWEEP, &[]));
+    let records: Vec<_> = place.records("sweep").into_keys().map(|name| place.path("sweep").join(name)).collect();
+    fs::write(&records[0], "{").unwrap();
+    fs::copy(&records[3], &records[1]).unwrap();
+    for arguments in [&["record", "show", "sweep"][..], &["record", "export", "sweep", "--csv"]] {
+        let output = place.ekiden(arguments);
+        let said = text(&output.stderr);
+        let of = |file: &Path| said.lines().any(|line| line.contains(&*file.file_name().unwrap().to_string_lossy()));
+        assert!(of(&records[0]) && of(&records[1]) && !of(&records[2]), "{arguments:?}: {said}");
+        assert_eq!(said.matches("it is left out").count(), 2, "{said}");
+    }
+    // A newer ekiden's record is not replaced, and nothing is run.
+    let newer = fs::read_to_string(&records[2]).unwrap().replacen("\"format\": 2", "\"format\": 4000", 1);
+    fs::write(&records[2], &newer).unwrap();
+    let output = place.simulate("sweep", &SWEEP, &[]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("record format 4000"), "{}", text(&output.stderr));
+    assert_eq!(fs::read_to_string(&records[2]).unwrap(), newer);
+    assert_eq!(fs::read_to_string(&records[0]).unwrap(), "{");
+}

@@ -217,7 +217,7 @@ impl Late {
         // The client has its end, and may have gone: from here on its limits do not count the rest.
         let node = node.clone();
         tokio::spawn(async move {
-            let late = if is_node { &node.late_origins } else { &node.late_hosts };
+            let late = if is_node { &node.late_over_legs } else { &node.late_direct };
             if let Ok(_late) = late.try_acquire() {
                 finishing.await;
             }

@@ -29,8 +29,8 @@ use crate::overlay::{Overlay, Owner, Still};
 use crate::pool::Pool;
 use turns::Turns;
 
-/// How many origins may be waited for at once after their requests are over: they have answered, but are still reading.
-const LATE_ORIGINS: usize = 64;
+/// How many streams may be waited for at once after their client has had its answer: what it sent is still to be delivered.
+const LATE_STREAMS: usize = 64;
 
 /// How many streams whose dialler has gone may be delivered at once.
 const ABANDONED: usize = 64;
@@ -103,11 +103,11 @@ pub struct Node {
     pub lines: Throttle,
     /// Notified when an accepted connection closes: a worker at the limit then accepts again.
     pub closed: Notify,
-    /// Permits to wait for an origin, reached over nodes, that has answered but is still reading or sending; and for what a stream
-    /// whose client has its end has yet to deliver.
-    pub late_origins: Semaphore,
-    /// The same for one that is connected directly. They hold none of the others' permits.
-    pub late_hosts: Semaphore,
+    /// Permits to wait for streams over legs whose client has its answer and end: of an HTTP origin that is still reading or sending, and
+    /// of any host that has yet to take the rest.
+    pub late_over_legs: Semaphore,
+    /// The same for hosts that are connected directly. They hold none of the others' permits.
+    pub late_direct: Semaphore,
     /// Permits to deliver a stream whose dialler has gone.
     pub abandoned: Semaphore,
     /// Streams and requests under way: what draining waits for.
@@ -165,8 +165,8 @@ impl Node {
             node_streams: Arc::default(),
             lines: Throttle::default(),
             closed: Notify::new(),
-            late_origins: Semaphore::new(LATE_ORIGINS),
-            late_hosts: Semaphore::new(LATE_ORIGINS),
+            late_over_legs: Semaphore::new(LATE_STREAMS),
+            late_direct: Semaphore::new(LATE_STREAMS),
             abandoned: Semaphore::new(ABANDONED),
             busy: AtomicUsize::new(0),
             stopping: watch::Sender::new(false),

@@ -251,25 +251,32 @@ fn an_origin_that_answers_ends_and_resets_holds_no_upload() {
     }
 }
 
+/// A chain of so many nodes behind the entry, whose client has had an answer to a POST and has sent the next one on the same connection,
+/// all of which the origin has read but for its body.
+fn second_post(count: usize) -> (Chain, TcpStream, TcpStream) {
+    let chain = Chain::new(count);
+    let (host, origin) = listener();
+    let mut client = connect(chain.address("web"));
+    let post = |client: &mut TcpStream| {
+        write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx").unwrap()
+    };
+    post(&mut client);
+    let mut server = accept(&host);
+    read_head(&mut server);
+    server.read_exact(&mut [0]).unwrap();
+    server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+    read_head(&mut client);
+    client.read_exact(&mut [0; 2]).unwrap();
+    post(&mut client);
+    read_head(&mut server);
+    (chain, client, server)
+}
+
 #[test]
 fn a_post_that_meets_the_end_of_a_kept_connection_is_left_to_the_client_to_repeat() {
     // What is unread makes a reset of the end.
     for (count, is_read) in [(0, true), (0, false), (2, true), (2, false)] {
-        let chain = Chain::new(count);
-        let (host, origin) = listener();
-        let mut client = connect(chain.address("web"));
-        let post = |client: &mut TcpStream| {
-            write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx").unwrap()
-        };
-        post(&mut client);
-        let mut server = accept(&host);
-        read_head(&mut server);
-        server.read_exact(&mut [0]).unwrap();
-        server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
-        read_head(&mut client);
-        client.read_exact(&mut [0; 2]).unwrap();
-        post(&mut client);
-        read_head(&mut server);
+        let (_chain, mut client, mut server) = second_post(count);
         if is_read {
             server.read_exact(&mut [0]).unwrap();
         }
@@ -277,5 +284,17 @@ fn a_post_that_meets_the_end_of_a_kept_connection_is_left_to_the_client_to_repea
         let mut all = Vec::new();
         let _ = client.read_to_end(&mut all);
         assert!(all.is_empty(), "{count} nodes: {}", String::from_utf8_lossy(&all));
+    }
+}
+
+#[test]
+fn a_part_of_a_response_on_a_kept_connection_is_answered_by_502() {
+    for count in [0, 2] {
+        let (_chain, mut client, mut server) = second_post(count);
+        server.read_exact(&mut [0]).unwrap();
+        server.write_all(b"HTTP/1.1 200 OK\r\nContent-Len").unwrap();
+        drop(server);
+        let head = read_head(&mut client);
+        assert!(head.starts_with("HTTP/1.1 502 "), "{count} nodes: {head}");
     }
 }

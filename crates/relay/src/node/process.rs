@@ -12,8 +12,8 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
-use crate::config::{Config, Listener};
 use crate::config::route::Pattern;
+use crate::config::{Config, Listener};
 use crate::node::membership::Membership;
 use crate::node::{Relay, StartError};
 

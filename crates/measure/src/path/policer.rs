@@ -189,8 +189,8 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
     }
 }
 
-/// What surely passed before the first losses in the best of some round trips, in bit/s.
+/// What surely passed before the first losses in the best of some round trips, in bit/s. Where an end was late, packets came together.
 fn burst(trace: &Trace<'_>, base: Base) -> f64 {
-    let width_us = (base.rtt_us / 2.0).clamp(2_000.0, 25_000.0);
-    [1.0, 2.0, 4.0].map(|times| surely_carried(trace, base, times * width_us, 0.0)).into_iter().fold(0.0, f64::max)
+    let (width_us, held_us) = ((base.rtt_us / 2.0).clamp(2_000.0, 25_000.0), trace.latest_us());
+    [1.0, 2.0, 4.0].map(|times| surely_carried(trace, base, times * width_us, held_us)).into_iter().fold(0.0, f64::max)
 }

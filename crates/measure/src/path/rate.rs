@@ -17,7 +17,7 @@ const SLOWEST: f64 = 0.9;
 /// A rate that was seen for so many times as long as a faster one is no pass that was merely slower.
 const OUTLASTS: f64 = 4.0;
 /// Nor is a rate the path's where it fell by more than this after the first losses, and stayed there.
-const FALLS: f64 = 1.1;
+const FALLS: f64 = 1.2;
 /// Why a path has no single rate.
 const SHAPER: &str = "a shaper with a burst, or other traffic";
 /// Stretches of this part of the longest say which is the fastest.

@@ -47,7 +47,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[class.web]\nstreams = 0".into(), 2, "streams must be from 1 to 1000000"),
         ("[class.web]\nwait = \"1s\"".into(), 2, "'wait' needs 'streams'"),
         ("[class.web]\nusers = [\"eve\"]".into(), 2, "no listener has a user 'eve'"),
-        ("[class.\"a b\"]".into(), 1, "not a node name"),
+        ("[class.\"a b\"]".into(), 1, "not a class name"),
         ("[class.web]\ncolour = 1".into(), 2, "unknown field `colour`"),
         (listen("http", "127.0.0.1:1", "class = \"web\""), 5, "there is no [class.web]: known are bulk, interactive"),
         (

@@ -44,6 +44,8 @@ pub struct View {
     found: BTreeMap<Vec<u8>, Found>,
     /// Records that were missing when etcd came back, and until when they count.
     leaving: BTreeMap<String, (Record, Instant)>,
+    /// What nodes were admitted with whose admission can no longer be read, or was lost with all others.
+    last_good: BTreeMap<String, Admission>,
 }
 
 /// A key's content.
@@ -74,7 +76,7 @@ impl Reading {
 impl View {
     /// Nothing is known yet.
     pub fn new(keys: Keys) -> Self {
-        Self { keys, found: BTreeMap::new(), leaving: BTreeMap::new() }
+        Self { keys, found: BTreeMap::new(), leaving: BTreeMap::new(), last_good: BTreeMap::new() }
     }
 
     /// How many keys there are.
@@ -101,12 +103,26 @@ impl View {
     /// Takes over a complete reading. Records that it lacks stay for `keep` from `now`; their admission must still be there.
     pub fn replace(&mut self, reading: Reading, now: Instant, keep: Option<Duration>) {
         let before = std::mem::replace(&mut self.found, reading.0);
+        // An operator expels one node after the other. Where no admission at all is left, etcd has lost them.
+        let are_lost = !self.found.values().any(|found| matches!(found.content, Content::Admitted(_)));
+        for (key, found) in &before {
+            let is_unreadable = |now: &Found| matches!(now.content, Content::Admitted(Err(_)));
+            if let Content::Admitted(Ok(admission)) = &found.content
+                && (are_lost || self.found.get(key).is_some_and(is_unreadable))
+                && let Some(Place::Admitted(name)) = place(&self.keys, key)
+            {
+                self.last_good.insert(name.to_owned(), admission.clone());
+            }
+        }
+        for (key, found) in &self.found {
+            if let (Content::Admitted(Ok(_)), Some(Place::Admitted(name))) = (&found.content, place(&self.keys, key)) {
+                self.last_good.remove(name);
+            }
+        }
         let Some(keep) = keep else { return self.leaving.clear() };
         for (key, found) in before {
             let Content::Node(Ok(record)) = found.content else { continue };
-            let Some(Place::Node(name)) = std::str::from_utf8(&key).ok().map(|key| self.keys.place(key)) else {
-                continue;
-            };
+            let Some(Place::Node(name)) = place(&self.keys, &key) else { continue };
             if !self.found.contains_key(&key) {
                 self.leaving.entry(name.to_owned()).or_insert((record, now + keep));
             }
@@ -119,14 +135,27 @@ impl View {
         if event.kv.mod_revision < known {
             return;
         }
-        let place = std::str::from_utf8(&event.kv.key).map_or(Place::Other, |key| self.keys.place(key));
-        if let Place::Node(name) = place {
+        if let Some(Place::Node(name)) = place(&self.keys, &event.kv.key) {
             self.leaving.remove(name);
         }
-        match event.kind {
-            EventKind::Put => self.found.extend([found(&self.keys, event.kv)]),
-            EventKind::Delete => drop(self.found.remove(&event.kv.key)),
+        let before = self.found.remove(&event.kv.key);
+        let (key, now) = match event.kind {
+            EventKind::Put => {
+                let (key, found) = found(&self.keys, event.kv);
+                (key, Some(found))
+            }
+            EventKind::Delete => (event.kv.key, None),
+        };
+        if let Some(Place::Admitted(name)) = place(&self.keys, &key) {
+            match (before.map(|found| found.content), now.as_ref().map(|found| &found.content)) {
+                (Some(Content::Admitted(Ok(admission))), Some(Content::Admitted(Err(_)))) => {
+                    self.last_good.insert(name.to_owned(), admission);
+                }
+                (_, Some(Content::Admitted(Err(_)))) => {}
+                _ => drop(self.last_good.remove(name)),
+            }
         }
+        self.found.extend(now.map(|now| (key, now)));
     }
 
     /// Lets go of those that have not come back by `now`.
@@ -164,8 +193,7 @@ impl View {
             records.insert(name.as_str(), record);
         }
         for (key, found) in &self.found {
-            let place = std::str::from_utf8(key).map_or(Place::Other, |key| self.keys.place(key));
-            let (Place::Admitted(name) | Place::Node(name)) = place else { continue };
+            let Some(Place::Admitted(name) | Place::Node(name)) = place(&self.keys, key) else { continue };
             let is_ignored = ignored.contains_key(name);
             match &found.content {
                 Content::Node(_) if is_ignored => drop(records.remove(name)),
@@ -204,14 +232,21 @@ impl View {
             ignored.entry((*name).to_owned()).or_insert(reason);
         }
         let is_absent = |(name, _): &(&str, &Admission)| !members.contains_key(*name);
-        let absent = admitted.into_iter().filter(is_absent).map(|(name, of)| (name.to_owned(), of.clone())).collect();
+        // Where traffic may go is what was last known of them: it does not leave from elsewhere meanwhile.
+        let last_good = self.last_good.iter().map(|(name, of)| (name.as_str(), of));
+        let absent =
+            last_good.chain(admitted).filter(is_absent).map(|(name, of)| (name.to_owned(), of.clone())).collect();
         (Roster { members, absent }, ignored)
     }
 }
 
+/// What a key is for; `None` if it is not even text.
+fn place<'a>(keys: &Keys, key: &'a [u8]) -> Option<Place<'a>> {
+    std::str::from_utf8(key).ok().map(|key| keys.place(key))
+}
+
 fn found(keys: &Keys, kv: KeyValue) -> (Vec<u8>, Found) {
-    let place = std::str::from_utf8(&kv.key).map_or(Place::Other, |key| keys.place(key));
-    let content = match place {
+    let content = match place(keys, &kv.key).unwrap_or(Place::Other) {
         Place::Admitted(_) => Content::Admitted(Admission::parse(&kv.value)),
         Place::Node(_) => Content::Node(Record::parse(&kv.value).and_then(|record| match kv.lease {
             0 => Err("its record is under no lease, and would stay when the node has gone".into()),

@@ -22,7 +22,7 @@ use ekiden_transport::Connection;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::access::quota::QuotaGuard;
+use crate::access::quota::{ClientKey, QuotaGuard};
 use crate::config::{Config, Listener, ListenerKind, Peer};
 use crate::exit::dial::used::Made;
 use crate::overlay::Sides;
@@ -150,8 +150,9 @@ impl Stream {
         };
         // The leg is free for others: what is left is on its way.
         drop(turn);
+        let from = ClientKey::from(asked.from.ip());
         // Boxed before it is waited for: a running stream keeps no room for it.
-        let delivering = late.map(|late| Box::pin(late.deliver(node, expiry, busy)));
+        let delivering = late.map(|late| Box::pin(late.deliver(node, from, expiry, busy)));
         if let Some(delivering) = delivering {
             delivering.await;
         }
@@ -183,7 +184,13 @@ impl Late {
     }
 
     /// Keeps the connections until all data has been delivered; the other side's without the client, once that has taken all.
-    async fn deliver(self: Box<Self>, node: &Arc<Node>, mut expiry: Option<Box<Expiry>>, busy: InFlightGuard) {
+    async fn deliver(
+        self: Box<Self>,
+        node: &Arc<Node>,
+        from: ClientKey,
+        mut expiry: Option<Box<Expiry>>,
+        busy: InFlightGuard,
+    ) {
         let Self { client, upstream } = *self;
         // Both receive the end before either is waited for.
         if let Some(client) = &client {
@@ -214,14 +221,11 @@ impl Late {
         if timeout(LINGER, &mut finishing).await.is_ok() {
             return;
         }
-        // The client has its end, and may have gone: from here on its limits do not count the rest.
-        let node = node.clone();
+        // The client has its end, and may have gone: from here on its limits do not count the rest, unless it leaves too much behind.
+        let Some(place) = node.late.take(from, is_node) else { return finishing.await };
         tokio::spawn(async move {
-            let late = if is_node { &node.late_over_legs } else { &node.late_direct };
-            if let Ok(_late) = late.try_acquire() {
-                finishing.await;
-            }
-            drop(busy);
+            finishing.await;
+            drop((busy, place));
         });
     }
 }

@@ -1,5 +1,6 @@
 //! What all connections of a node share.
 
+mod late;
 mod permit;
 mod told;
 pub mod turns;
@@ -27,10 +28,8 @@ use crate::exit::policy::{OwnAddresses, Policy};
 use crate::exit::spare::{self, Counted, Spare};
 use crate::overlay::{Overlay, Owner, Still};
 use crate::pool::Pool;
+use late::LateStreams;
 use turns::Turns;
-
-/// How many streams may be waited for at once after their client has had its answer: what it sent is still to be delivered.
-const LATE_STREAMS: usize = 64;
 
 /// How many streams whose dialler has gone may be delivered at once.
 const ABANDONED: usize = 64;
@@ -103,11 +102,8 @@ pub struct Node {
     pub lines: Throttle,
     /// Notified when an accepted connection closes: a worker at the limit then accepts again.
     pub closed: Notify,
-    /// Permits to wait for streams over legs whose client has its answer and end: of an HTTP origin that is still reading or sending, and
-    /// of any host that has yet to take the rest.
-    pub late_over_legs: Semaphore,
-    /// The same for hosts that are connected directly. They hold none of the others' permits.
-    pub late_direct: Semaphore,
+    /// Places for streams whose client has its answer and end.
+    pub late: LateStreams,
     /// Permits to deliver a stream whose dialler has gone.
     pub abandoned: Semaphore,
     /// Streams and requests under way: what draining waits for.
@@ -165,8 +161,7 @@ impl Node {
             node_streams: Arc::default(),
             lines: Throttle::default(),
             closed: Notify::new(),
-            late_over_legs: Semaphore::new(LATE_STREAMS),
-            late_direct: Semaphore::new(LATE_STREAMS),
+            late: LateStreams::default(),
             abandoned: Semaphore::new(ABANDONED),
             busy: AtomicUsize::new(0),
             stopping: watch::Sender::new(false),

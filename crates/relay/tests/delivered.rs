@@ -481,20 +481,17 @@ fn a_peer_that_never_says_delivered_is_left_by_a_fin_when_the_limits_pass() {
 }
 
 #[test]
-fn what_is_not_delivered_keeps_no_place_of_a_client_that_has_its_end_and_no_turn() {
+fn what_is_not_delivered_keeps_no_turn_and_no_place_of_a_client_beyond_its_share() {
     let (listener, address) = listener();
     let entry = node(&format!(
-        "[limits]\nclient_connections = 1\n[class.bulk]\nstreams = 1\n\
+        "[class.bulk]\nstreams = 1\n\
          [listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"192.0.2.1:1\"\nvia = [\"p\"]\n\
          [peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\n"
     ));
-    let peers = [(); 3].map(|()| {
-        let (mut client, peer) = stream_that_both_end(&entry, &listener);
-        assert!(ends_cleanly(&mut client));
-        wait_until("its place is free", || entry.connections() == 0);
-        peer
-    });
-    assert_eq!(entry.busy(), 3);
-    peers.iter().for_each(|peer| say(peer, FrameKind::Delivered));
-    wait_until("all have been delivered", || entry.busy() == 0 && entry.idle("p") == 3);
+    let mut streams: Vec<_> = (0..18).map(|_| stream_that_both_end(&entry, &listener)).collect();
+    streams.iter_mut().for_each(|(client, _)| assert!(ends_cleanly(client)));
+    wait_until("16 places are free", || entry.connections() == 2);
+    assert_eq!(entry.busy(), 18);
+    streams.iter().for_each(|(_, peer)| say(peer, FrameKind::Delivered));
+    wait_until("all have been delivered", || entry.busy() == 0 && entry.connections() == 0 && entry.idle("p") == 18);
 }

@@ -27,3 +27,16 @@ whole '[fd00:3::2]:8080'
 until_accepted island $((before + 10))
 stop $pid
 clean island
+
+# A metadata service would answer the island as itself.
+ip -n server address add 169.254.169.254/32 dev lo
+for node in client island exit; do ip -n $node route add 169.254.0.0/16 via 10.$([ $node = client ] && echo 1.0.1 || { [ $node = island ] && echo 2.0.2 || echo 3.0.2; }); done
+config > island.toml && node island
+if who 169.254.169.254:8080; then fail "the island has connected to a link-local address"; fi
+until_true grep -q 'does not connect to a link-local address' island.log
+stop $pid
+config '[exit]
+allow = ["169.254.169.254"]' > island.toml && node island
+sees 10.2.0.1 169.254.169.254:8080
+stop $pid
+clean island

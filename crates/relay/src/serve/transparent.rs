@@ -1,5 +1,6 @@
 //! A transparent connection: it was on its way through this machine, and its local address here is its destination.
 
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -42,8 +43,13 @@ pub(super) async fn prepare(
     };
     let target = to.into();
     let asked = Box::new(Asked::new(from, "transparent", &target));
-    // The client would reach it through this machine anyway.
-    let destination = Destination::configured(&target).on_behalf_of(Some(from)).of_class(listener.class.as_deref());
+    // The client would reach it through this machine anyway. What is of the link alone (RFC 3927, 2.6.2; RFC 4291, 2.5.6) no router
+    // forwards: there, metadata services answer this machine by its own name.
+    let destination = match is_link_local(to.ip()) {
+        true => Destination::asked(&target),
+        false => Destination::configured(&target),
+    };
+    let destination = destination.on_behalf_of(Some(from)).of_class(listener.class.as_deref());
     let reaching = async {
         match bypass {
             true => Box::pin(reach_anyhow(node, destination)).await,
@@ -79,5 +85,12 @@ async fn reach_anyhow(node: &Node, to: Destination<'_>) -> Result<Upstream, Fail
             exit(node, to).await
         }
         other => other,
+    }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
     }
 }

@@ -65,7 +65,7 @@ fn finish_leg(node: &Arc<Node>, upstream: Upstream, mut reader: Reader) {
             }
             // The origin is still reading, or does not end. Its client may be gone, so that no client's limit counts the
             // connection. The node has a limit for these.
-            let Ok(_late) = node.late_over_legs.try_acquire() else { return false };
+            let Ok(_late) = node.late.over_legs.try_acquire() else { return false };
             tokio::select! {
                 told = told => told.is_ok(),
                 () = expiry::passed(&mut expiry, stream.socket()) => false,
@@ -90,7 +90,7 @@ fn finish_host(node: &Arc<Node>, side: Side) {
     };
     let (busy, node) = (node.begin(), node.clone());
     tokio::spawn(async move {
-        match node.late_direct.try_acquire() {
+        match node.late.direct.try_acquire() {
             Ok(_late) => {
                 let limits = node.config().limits.clone();
                 let idle = limits.idle.map_or(LATE_HOST, |idle| idle.min(LATE_HOST));

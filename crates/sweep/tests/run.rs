@@ -99,7 +99,7 @@ fn a_record_of_a_newer_format_is_not_replaced() {
     let plan = plan(folder.path());
     leave(&plan.runs[3], &plan.runs[3].scenario);
     let text = std::fs::read_to_string(&plan.runs[3].record).unwrap();
-    let format = format!("\"format\": {}", ekiden_record::FORMAT);
+    let format = format!("\"format\": {}", FORMAT);
     assert!(text.contains(&format), "{text}");
     std::fs::write(&plan.runs[3].record, text.replace(&format, "\"format\": 4000")).unwrap();
     let error = plan.missing().unwrap_err().to_string();

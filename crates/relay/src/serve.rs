@@ -150,9 +150,8 @@ impl Stream {
         };
         // The leg is free for others: what is left is on its way.
         drop(turn);
-        let from = ClientKey::from(asked.from.ip());
         // Boxed before it is waited for: a running stream keeps no room for it.
-        let delivering = late.map(|late| Box::pin(late.deliver(node, from, expiry, busy)));
+        let delivering = late.map(|late| Box::pin(late.deliver(node, asked.from.ip().into(), expiry, busy)));
         if let Some(delivering) = delivering {
             delivering.await;
         }

@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
@@ -19,6 +19,9 @@ use tempfile::NamedTempFile;
 const ENDING: &str = ".partial";
 /// How many characters before that nobody can foresee.
 const DRAWN: usize = 6;
+
+/// The longest name of a file on Linux, in bytes.
+const NAME_MOST: usize = 255;
 
 /// A file that is being written. Dropped, it leaves nothing.
 #[derive(Debug)]
@@ -95,10 +98,10 @@ fn remove_if_ended(path: &Path, is_ours: impl FnOnce(u32) -> bool) -> io::Result
 
 /// How the names of files begin that are written for `path`.
 fn beginning(path: &Path) -> OsString {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".");
-    name
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    // A name of its own may be too long for what is added.
+    let name = &name[..name.len().min(NAME_MOST - DRAWN - ENDING.len() - 2)];
+    OsString::from_vec([b".", name, b"."].concat())
 }
 
 pub(crate) fn directory(path: &Path) -> &Path {
@@ -135,6 +138,19 @@ mod tests {
             Ok(())
         };
         write_with(Path::new(&path), stays).unwrap();
+    }
+
+    #[test]
+    fn the_longest_name_can_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["n".repeat(NAME_MOST), "é".repeat(NAME_MOST / 2)] {
+            let path = folder.path().join(name);
+            for text in ["one", "two"] {
+                write(&path, text.as_bytes()).unwrap();
+                assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            }
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     /// Such a process, in the middle of its writing.

@@ -48,6 +48,9 @@ const MEMORY: usize = 4;
 /// that holds.
 const STRANGERS_OF_ADDRESS: u32 = 256;
 
+/// A node that serves fewer connections at a time is of little use.
+const FEW: usize = 64;
+
 /// A stranger is not closed for others before so much time has passed: a handshake takes less on most paths.
 const SILENT: Duration = Duration::from_secs(1);
 
@@ -185,7 +188,12 @@ impl Node {
         let before = self.served_by_files.swap(served_by_files(config), Ordering::Relaxed);
         let most = self.served_by_files.load(Ordering::Relaxed);
         if before == usize::MAX && most < config.limits.connections as usize {
-            tracing::info!("the open files are enough for {most} connections, fewer than limits.connections");
+            let at_once = if most == 1 { "one connection at a time" } else { &format!("{most} connections at a time") };
+            let line = format!("the open files are enough for {at_once}, fewer than limits.connections");
+            match most < FEW {
+                true => tracing::warn!("{line}: allow this process more (`ulimit -n`, LimitNOFILE=)"),
+                false => tracing::info!("{line}"),
+            }
         }
         budget::limit(config.limits.memory);
         self.reloaded.send_replace(());

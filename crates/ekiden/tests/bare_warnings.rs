@@ -25,6 +25,7 @@ const BARE: &[(&str, usize, &str)] = &[
     ("relay/src/node/overlay.rs", 2, "once, and at a reload"),
     ("relay/src/node/process.rs", 11, "at the start, at a reload, at the end, or when members change"),
     ("relay/src/pool.rs", 1, "once until connections to the node last for seconds again"),
+    ("relay/src/shared.rs", 1, "once at the start"),
     (
         "transport/src/segments.rs",
         1,

@@ -1,7 +1,7 @@
 //! Series on disk: written while a run goes on, within a budget.
 
 use std::fs;
-use std::io::{self, Seek};
+use std::io::{self, ErrorKind, Seek};
 use std::path::{Path, PathBuf};
 
 use ekiden_files::Pending;
@@ -176,10 +176,12 @@ impl Prepared {
 /// Takes a series away that was there.
 fn remove(place: &Path) -> Result<(), Error> {
     match fs::remove_file(place) {
-        Err(source) if !matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Err(unwritable(place, source))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(()),
+        // What has a name that is too long is not there.
+        Err(source) => match source.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => Ok(()),
+            _ => Err(unwritable(place, source)),
+        },
     }
 }
 

@@ -237,14 +237,22 @@ fn a_record_and_its_series_stay_together_where_one_cannot_be_written() {
     assert!(sampled(&path).finish_with(refused).is_err());
     assert!(before.samples(&path).unwrap().all(|sample| sample.is_ok()));
     assert_eq!(names(folder.path()), ["r.json", "r.samples.parquet"]);
-    // A series cannot, for no name beside its own is short enough: the record is there, and no series that is not its own.
-    let long = folder.path().join("long").join("r".repeat(230)).with_extension("json");
-    fs::create_dir(folder.path().join("long")).unwrap();
-    fs::write(&long, "{}").unwrap();
-    fs::write(long.with_extension("samples.parquet"), "of another").unwrap();
+    // A series cannot, for its folder is there only later, and a file until then: the record is there, and no series that is not its own.
+    let late = folder.path().join("late");
+    fs::write(&late, "").unwrap();
+    let path = late.join("r.json");
+    let written = sampled(&path).finish_with(|files| {
+        fs::remove_file(&late).unwrap();
+        fs::create_dir(&late).unwrap();
+        fs::write(&path, "{}").unwrap();
+        fs::write(path.with_extension("samples.parquet"), "of another").unwrap();
+        Ok::<_, Error>(files.is_err())
+    });
+    assert!(written.unwrap());
+    assert_eq!(names(&late), ["r.json"]);
+    // Or for its name would be too long.
+    let long = late.join("r".repeat(245)).with_extension("json");
     assert!(sampled(&long).finish_with(|files| Ok::<_, Error>(files.is_err())).unwrap());
-    assert_eq!(fs::read_dir(folder.path().join("long")).unwrap().count(), 1);
-    assert!(long.exists());
 }
 
 /// A record and its series by somebody else, who has made both fit. The lowest bit of a number in a footer is its sign.

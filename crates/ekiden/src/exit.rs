@@ -22,19 +22,6 @@ pub const HELP: &str = "Exit codes:
   6  data arrived changed, or a measurement missed its tolerance
   130  interrupted by Ctrl-C";
 
-/// The error with its causes on one line. Many errors already say their cause; none is said twice.
-pub fn message(error: &anyhow::Error) -> String {
-    let mut message = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if message.is_empty() {
-            message = cause;
-        } else if !message.contains(&cause) {
-            message = format!("{message}: {cause}");
-        }
-    }
-    message
-}
-
 /// The code for `error`, by the first known type in its chain.
 pub fn code(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(number(error))
@@ -80,12 +67,12 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if let Some(error) = error.downcast_ref::<ekiden_tunnel::StartError>() {
         return Some(if error.is_lack() { 4 } else { 5 });
     }
-    if let Some(error) = error.downcast_ref::<ekiden_tunnel::status::StatusError>() {
-        use ekiden_tunnel::status::StatusError;
+    if let Some(error) = error.downcast_ref::<ekiden_service::status::StatusError>() {
+        use ekiden_service::status::StatusError;
         return Some(match error {
-            StatusError::NoTunnel(_) => 2,
+            StatusError::Nobody(_) => 2,
             StatusError::Refused(_) | StatusError::Stranger { .. } => 4,
-            StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
+            StatusError::Late(_) | StatusError::Unusable { .. } => 1,
         });
     }
     if error.is::<ekiden_relay::DestinationError>() {
@@ -106,22 +93,6 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
             | RegistryError::Denied { .. }
             | RegistryError::NoOperator { .. } => 4,
             _ => 5,
-        });
-    }
-    if let Some(error) = error.downcast_ref::<ekiden_relay::StatusError>() {
-        use ekiden_relay::StatusError;
-        return Some(match error {
-            StatusError::None | StatusError::NoNode(_) | StatusError::Several(_) => 2,
-            StatusError::Refused(_) | StatusError::Stranger { .. } => 4,
-            StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
-        });
-    }
-    if let Some(error) = error.downcast_ref::<ekiden_gateway::status::StatusError>() {
-        use ekiden_gateway::status::StatusError;
-        return Some(match error {
-            StatusError::NoGateway(_) | StatusError::Left(_) => 2,
-            StatusError::Refused(_) | StatusError::Stranger { .. } => 4,
-            StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
         });
     }
     if let Some(error) = error.downcast_ref::<ekiden_gateway::RemoveError>() {

@@ -31,8 +31,9 @@ const EXAMPLE: &str = r#"Example of a configuration (TOML):
 /// `ready`. Logs to standard error; EKIDEN_LOG sets the level (error, warn, info, debug, trace; default info). SIGUSR1 makes the log
 /// more detailed, SIGUSR2 as it was.
 ///
-/// A gateway that has the device already is waited for up to 5 s. SIGTERM, SIGINT and SIGHUP end it. The programs go with the process, however that ends, and packets pass as before; with `restart_within` they
-/// go on for that time, and the next process takes them over.
+/// A gateway that has the device already is waited for up to 5 s. SIGTERM and SIGINT end it; SIGHUP reads the configuration again and says whether it
+/// is right, and that the next start takes what is new. The programs go with the process, however that ends, and packets pass as before;
+/// with `restart_within` they go on for that time, and the next process takes them over.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLE, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
@@ -88,7 +89,7 @@ fn keep(file: &Path, args: &Args) -> anyhow::Result<()> {
     if args.check {
         return out::line(format_args!("{}: ok", file.display()));
     }
-    ekiden_gateway::run(config).map_err(|error| match error.place_in(file) {
+    ekiden_gateway::run(config, file).map_err(|error| match error.place_in(file) {
         Some(place) => anyhow::Error::from(error).context(place),
         None => error.into(),
     })

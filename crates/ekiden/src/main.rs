@@ -23,6 +23,7 @@ mod record;
 mod scenario;
 mod simulate;
 mod start;
+mod status;
 mod sweep;
 mod tunnel;
 mod usage;
@@ -57,6 +58,7 @@ enum Command {
     Record(record::Args),
     Scenario(scenario::Args),
     Simulate(simulate::Args),
+    Status(status::Args),
     Tunnel(tunnel::Args),
 }
 
@@ -72,7 +74,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The exit code tells it, too, where nobody reads.
-            out::note(format_args!("ekiden: {}", exit::message(&error)));
+            out::note(format_args!("ekiden: {}", out::message(&error)));
             exit::code(&error)
         }
     }
@@ -101,6 +103,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Record(args) => record::run(&args),
         Command::Scenario(args) => scenario::run(args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Tunnel(args) => tunnel::run(&args),
     }
 }

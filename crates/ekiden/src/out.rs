@@ -157,6 +157,28 @@ pub fn columns<const N: usize>(rows: &[[String; N]], within: Option<usize>) -> S
     rows.iter().map(line).collect()
 }
 
+/// The error with its causes on one line. Many errors already say their cause; none is said twice.
+pub fn message(error: &anyhow::Error) -> String {
+    let mut message = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if message.is_empty() {
+            message = cause;
+        } else if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
+    message
+}
+
+/// A time for a table, in the unit that suits it.
+pub fn ago(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3_600.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::fitted;

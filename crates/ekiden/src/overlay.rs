@@ -10,9 +10,10 @@ mod status;
 mod why;
 
 use clap::Subcommand;
-use ekiden_relay::{Status, StatusError, ask_overlay};
+use ekiden_relay::{Status, ask_overlay};
+use ekiden_service::status::StatusError;
 
-use crate::out::Width;
+use crate::out::{Width, ago};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLES: &str = "Examples:
@@ -113,15 +114,6 @@ fn still_failed(status: &Status) -> impl Iterator<Item = (&str, f64)> {
     let is_avoided = |to: &str| status.failed.iter().any(|[from, other]| *from == status.node && other == to);
     let since = status.nodes.iter().filter_map(|node| Some((node.name.as_str(), node.failed_s?)));
     since.filter(move |(to, _)| !is_avoided(to))
-}
-
-/// A time for a table, in the unit that suits it.
-fn ago(seconds: f64) -> String {
-    match seconds {
-        s if s < 120.0 => format!("{s:.0} s"),
-        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3_600.0),
-    }
 }
 
 /// The nodes of a path, this one first.

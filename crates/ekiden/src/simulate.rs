@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::usage::{command_line, whole_number};
 use crate::whose::whose;
-use crate::{exit, pcap, sweep};
+use crate::{exit, out, pcap, sweep};
 
 /// Run a scenario in virtual time, packet by packet, and write the record of what came out.
 ///
@@ -95,7 +95,7 @@ fn of_sweep(args: &Args, run: &Run) -> anyhow::Result<RunOutcome> {
 }
 
 fn failed(error: &anyhow::Error) -> RunOutcome {
-    RunOutcome::Failed { code: exit::number(error), reason: exit::message(error) }
+    RunOutcome::Failed { code: exit::number(error), reason: out::message(error) }
 }
 
 fn options(args: &Args) -> Options {

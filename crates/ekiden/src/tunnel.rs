@@ -42,7 +42,9 @@ and peers that need no address."#;
 /// `device NAME`, `listening tunnel ADDRESS` if it listens, then `ready`. Logs to standard error; EKIDEN_LOG sets the level
 /// (error, warn, info, debug, trace; default info). SIGUSR1 makes the log more detailed, SIGUSR2 as it was.
 ///
-/// A device or an address that is in use, or an address that is not this host's yet, is waited for up to 5 s. SIGTERM and SIGINT end it. The device and its routes go with the process, however that ends.
+/// A device or an address that is in use, or an address that is not this host's yet, is waited for up to 5 s. SIGHUP reads the
+/// file again: a wrong one changes nothing, another one has all connections made anew, and what of it only a start can take is said. SIGTERM and SIGINT
+/// end it. The device and its routes go with the process, however that ends.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLE, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
@@ -90,5 +92,5 @@ fn carry(file: &Path, args: &Args) -> anyhow::Result<()> {
         ekiden_tunnel::warnings().iter().for_each(|warning| out::note(format_args!("ekiden: {warning}")));
         return out::line(format_args!("{}: ok", file.display()));
     }
-    ekiden_tunnel::run(config).map_err(placed)
+    ekiden_tunnel::run(config, file).map_err(placed)
 }

@@ -23,16 +23,19 @@ const BARE: &[(&str, usize, &str)] = &[
     ("relay/src/node/accept.rs", 1, "once for each socket of a listener"),
     ("relay/src/node/membership.rs", 4, "at a reload, at the end, or when members change"),
     ("relay/src/node/overlay.rs", 2, "once, and at a reload"),
-    ("relay/src/node/process.rs", 11, "at the start, at a reload, at the end, or when members change"),
+    ("relay/src/node/process.rs", 6, "at the start, at a reload, at the end, or when members change"),
+    ("relay/src/node/status.rs", 1, "once at the start"),
     ("relay/src/pool.rs", 1, "once until connections to the node last for seconds again"),
     ("relay/src/shared.rs", 1, "once at the start"),
+    ("service/src/announce.rs", 1, "once at the start"),
+    ("service/src/reload.rs", 2, "at a reload"),
+    ("service/src/throttle.rs", 1, "the throttle itself"),
     (
         "transport/src/segments.rs",
         1,
         "for each node on the other side when its longest segment changes, at most once in ten minutes",
     ),
-    ("transport/src/throttle.rs", 1, "the throttle itself"),
-    ("tunnel/src/node.rs", 6, "at the start"),
+    ("tunnel/src/node.rs", 4, "at the start"),
 ];
 
 #[test]

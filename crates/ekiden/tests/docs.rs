@@ -187,8 +187,8 @@ fn every_scenario_file_of_the_project_is_accepted() {
 }
 
 #[test]
-fn every_call_of_ekiden_congestion_and_doctor_in_the_documentation_is_one() {
-    for command in ["congestion", "doctor"] {
+fn every_call_of_ekiden_congestion_doctor_and_status_in_the_documentation_is_one() {
+    for command in ["congestion", "doctor", "status"] {
         let examples = marked(&format!("sh {command}"));
         assert!(!examples.is_empty());
         for example in examples {

@@ -14,6 +14,7 @@ mod lab;
 mod measure;
 mod overlay;
 mod plan;
+mod programs;
 mod replay;
 mod script;
 mod transparent;
@@ -39,7 +40,7 @@ const fn module(name: &'static str, trials: fn() -> Vec<Trial>) -> Module {
     Module { name, trials, one_at_a_time: false, alone: false }
 }
 
-const MODULES: [Module; 16] = [
+const MODULES: [Module; 17] = [
     module("balancers", balancers::trials),
     module("clients", clients::trials),
     Module { one_at_a_time: true, alone: true, ..module("congestion", congestion::trials) },
@@ -51,6 +52,7 @@ const MODULES: [Module; 16] = [
     module("measure", measure::trials),
     module("overlay", overlay::trials),
     module("plan", plan::trials),
+    module("programs", programs::trials),
     Module { alone: true, ..module("replay", replay::trials) },
     module("transparent", transparent::trials),
     module("tunnel", tunnel::trials),

@@ -6,7 +6,7 @@ use std::path::Path;
 use ekiden_bpf::gateway::GatewayError;
 use ekiden_files::{FileKind, line_of};
 use ekiden_net::privileges::Capability;
-use ekiden_net::status_socket::{self, Holder};
+use ekiden_service::status_socket::{self, Holder};
 
 use crate::status::socket_name;
 

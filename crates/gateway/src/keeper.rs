@@ -2,16 +2,17 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use ekiden_bpf::gateway::{Events, Found, Gateway, GatewayError, HookKind, KEPT};
 use ekiden_net::privileges::{Capability, has, keep_only};
-use ekiden_net::{device, kernel_text, patience, status_socket};
+use ekiden_net::{device, patience};
+use ekiden_service::{Asked, Signals, announce, reload, status_socket};
 use ekiden_units::Time;
 use tokio::net::UnixListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -36,6 +37,8 @@ const SHARE: u32 = 3;
 /// What the tasks share. They run on one thread.
 struct Keeper {
     config: Config,
+    /// That it was read from.
+    file: PathBuf,
     gateway: Gateway,
     hook: HookKind,
     ifindex: u32,
@@ -58,16 +61,16 @@ struct Unkept {
     grows: bool,
 }
 
-/// Runs the gateway that `config` describes until a signal ends it, or its device is gone. Its programs go with the process, or with
+/// Runs the gateway that `config`, read from `file`, describes until a signal ends it, or its device is gone. Its programs go with the process, or with
 /// `restart_within` outlive it.
 ///
 /// Once the programs are on the device it gives up the capabilities that it does not need any more.
 ///
-/// Writes `device NAME`, then `ready` to standard output.
+/// Writes `device NAME`, then `ready` to standard output. SIGHUP reads `file` again, and says what of it the next start takes.
 ///
 /// # Errors
 /// If it cannot start, or its device is gone.
-pub fn run(config: Config) -> Result<(), StartError> {
+pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     let ifindex = device::index(&config.device).map_err(|_| StartError::NoDevice(config.device.clone()))?;
     // Before the programs are loaded: whoever has the name has the device.
     let asked = patience::patiently(
@@ -92,8 +95,21 @@ pub fn run(config: Config) -> Result<(), StartError> {
     let (_renewing, late) = Renewing::start(gateway.word()?, KEPT + config.restart_within.into(), pulse.clone())?;
     let throttlings = RefCell::new(Throttlings::new(config.groups.len()));
     let (began, lost) = (Instant::now(), Cell::default());
-    let keeper =
-        Keeper { config, gateway, hook, ifindex, began, events, throttlings, lost, unkept, full, found, pulse };
+    let keeper = Keeper {
+        config,
+        file: file.into(),
+        gateway,
+        hook,
+        ifindex,
+        began,
+        events,
+        throttlings,
+        lost,
+        unkept,
+        full,
+        found,
+        pulse,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, Rc::new(keeper).keep(asked, late, others))
 }
@@ -106,21 +122,16 @@ impl Keeper {
         others: usize,
     ) -> Result<(), StartError> {
         let asked = UnixListener::from_std(asked)?;
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let mut hangup = if hangup_is_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
+        let mut signals = Signals::new()?;
         let device = &self.config.device;
         match others {
             0 => tracing::info!("on {device} by {}", hook_name(self.hook)),
             _ => tracing::info!("on {device} by {}, before {others} programs of others", hook_name(self.hook)),
         }
-        // Whoever started it may have gone, or does not read: that keeps nobody waiting.
-        let ready = format!("device {device}\nready\n");
-        std::thread::spawn(move || io::stdout().write_all(ready.as_bytes()));
+        announce(format!("device {device}\nready\n"));
         let status = || serde_json::to_vec(&self.status()).unwrap_or_default();
         let ended = tokio::select! {
-            _ = terminate.recv() => Ok(()),
-            _ = interrupt.recv() => Ok(()),
-            Some(()) = async { hangup.as_mut()?.recv().await } => Ok(()),
+            () = self.heed(&mut signals) => Ok(()),
             ended = self.look() => ended,
             error = self.keep_sweeping() => Err(error.into()),
             Ok(error) = late => Err(error.into()),
@@ -144,6 +155,18 @@ impl Keeper {
             );
         }
         ended
+    }
+
+    /// Completes when a signal asks for the end. The programs have their groups from the start, and this process has given up what loading
+    /// others needs: a configuration that is read again is only looked at.
+    async fn heed(&self, signals: &mut Signals) {
+        while signals.next().await == Asked::Reload {
+            match Config::load(&self.file) {
+                Err(error) => reload::refused(error),
+                Ok(config) if config == self.config => reload::same(&self.file),
+                Ok(_) => reload::at_next_start(format_args!("what is new in {}", self.file.display())),
+            }
+        }
     }
 
     async fn look(&self) -> Result<(), StartError> {
@@ -282,13 +305,6 @@ fn hook_name(hook: HookKind) -> &'static str {
         HookKind::Tcx => "tcx",
         HookKind::Clsact => "clsact",
     }
-}
-
-/// As nohup(1) starts a program.
-fn hangup_is_ignored() -> bool {
-    let status = kernel_text("/proc/thread-self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 
 /// What the verifier says is long: it is kept in a file.

@@ -3,7 +3,7 @@
 use std::io;
 
 use ekiden_bpf::gateway::{Gateway, GatewayError, HookKind};
-use ekiden_net::status_socket;
+use ekiden_service::status_socket;
 use ekiden_units::Time;
 
 use crate::config::Config;

@@ -1,8 +1,6 @@
 //! What a running gateway says of itself, and how it is asked: on a socket that is named after its device.
 
-use std::io;
-
-use ekiden_net::status_socket::{self, AskError, PATIENCE};
+use ekiden_service::status::{StatusError, Whose, ask as ask_status};
 use serde::{Deserialize, Serialize};
 
 use crate::pins;
@@ -137,47 +135,6 @@ pub struct StreamStatus {
     pub limit_bytes: Option<u32>,
 }
 
-/// Why a gateway has not told its status.
-#[derive(Debug, thiserror::Error)]
-pub enum StatusError {
-    /// There is none.
-    #[error("no gateway runs on the device '{0}' here; `ip link` shows the devices of this network namespace")]
-    NoGateway(String),
-    /// Its process has ended, but not its programs.
-    #[error(
-        "no gateway runs on the device '{0}' here, but one has left its programs there: `ekiden gateway -c FILE` takes them over or \
-         replaces them, `ekiden gateway remove {0}` takes them away"
-    )]
-    Left(String),
-    /// It does not answer this user.
-    #[error("the gateway on '{0}' answers root and its own user alone; ask it as one of them")]
-    Refused(String),
-    /// Another user's program has taken the name.
-    #[error(
-        "what answers for the device '{device}' is no gateway of root or of this user, but a program of user {user}"
-    )]
-    Stranger {
-        /// The device asked for.
-        device: String,
-        /// The number of the user whose program it is.
-        user: u32,
-    },
-    /// It has not answered.
-    #[error("the gateway on '{device}' gives no answer within {} s; is its process stopped?", PATIENCE.as_secs())]
-    Late {
-        /// The device asked for.
-        device: String,
-    },
-    /// What came is no status.
-    #[error("the gateway on '{device}' gives no usable answer: {source}; is it of the same build?")]
-    Unusable {
-        /// The device asked for.
-        device: String,
-        /// What is wrong.
-        source: io::Error,
-    },
-}
-
 /// The name of the socket on which the gateway on this device is asked.
 pub fn socket_name(device: &str) -> String {
     format!("ekiden/gateway/{device}")
@@ -188,13 +145,14 @@ pub fn socket_name(device: &str) -> String {
 /// # Errors
 /// If there is none, or it does not answer.
 pub fn ask(device: &str) -> Result<Status, StatusError> {
-    let text = status_socket::ask(&socket_name(device)).map_err(|error| match error {
-        AskError::Nobody if pins::has_left(device) => StatusError::Left(device.into()),
-        AskError::Nobody => StatusError::NoGateway(device.into()),
-        AskError::Refused => StatusError::Refused(device.into()),
-        AskError::Stranger(user) => StatusError::Stranger { device: device.into(), user },
-        AskError::Late => StatusError::Late { device: device.into() },
-        AskError::Failed(source) => StatusError::Unusable { device: device.into(), source },
-    })?;
-    serde_json::from_slice(&text).map_err(|error| StatusError::Unusable { device: device.into(), source: error.into() })
+    let nobody = |device: &str| match pins::has_left(device) {
+        true => format!(
+            "no gateway runs on the device '{device}' here, but one has left its programs there: `ekiden gateway -c FILE` takes them \
+             over or replaces them, `ekiden gateway remove {device}` takes them away"
+        ),
+        false => format!(
+            "no gateway runs on the device '{device}' here; `ip link` shows the devices of this network namespace"
+        ),
+    };
+    ask_status(&socket_name(device), Whose { kind: "gateway on", name: device.into() }, nobody)
 }

@@ -5,19 +5,19 @@ mod session;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream as StdStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use ekiden_keys::{Fingerprint, random_secret};
 use ekiden_net::patience;
 use ekiden_net::socket::{TcpOptions, await_free, canonical, client_of, listen, open_files};
 use ekiden_record::EndSettings;
+use ekiden_service::{Asked, Signals};
 use ekiden_transport::{Admission, Bounds, Connection, EvictionTable, Security, Stranger, Strangers, accept};
 use indexmap::IndexMap;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -40,7 +40,7 @@ const TLS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 pub struct Settings {
     /// Where it listens.
     pub address: SocketAddr,
-    /// Who may measure.
+    /// Who may measure, at the start.
     pub admits: Admits,
     /// The most bytes of a measurement in each direction; without a limit for `None`.
     pub bytes_most: Option<u64>,
@@ -71,11 +71,14 @@ impl Default for Patience {
     }
 }
 
+/// Nodes, by the fingerprints of their keys.
+pub type Known = IndexMap<String, Fingerprint>;
+
 /// Who may measure.
 #[derive(Debug)]
 pub enum Admits {
     /// Nodes whose keys it knows.
-    Nodes(Security<IndexMap<String, Fingerprint>>),
+    Nodes(Arc<Security<Known>>),
     /// Everyone.
     Everyone,
 }
@@ -127,6 +130,8 @@ pub enum Happened {
 /// What all connections of a server share.
 pub(crate) struct Server {
     settings: Settings,
+    /// Who may measure, where that was read again.
+    admits: RwLock<Option<Arc<Security<Known>>>>,
     /// The measurement that is under way takes its connections here.
     current: Mutex<Option<Current>>,
     strangers: Strangers,
@@ -164,38 +169,49 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// Serves until SIGTERM or SIGINT. `log` must not wait.
+/// Serves until SIGTERM or SIGINT. At SIGHUP `known_again` reads whose keys count from then on, or says why that stays as it was. `log` must
+/// not wait.
 ///
 /// # Errors
 /// [`StartError`].
-pub fn run(settings: Settings, log: impl Fn(Happened) + Send + Sync + 'static) -> Result<(), StartError> {
+pub fn run(
+    settings: Settings,
+    known_again: impl Fn() -> Option<Security<Known>>,
+    log: impl Fn(Happened) + Send + Sync + 'static,
+) -> Result<(), StartError> {
     // Before the signals have another meaning than to end the process.
     await_free(settings.address, false, patience::deadline(), |error| log(Happened::Waits { why: error.to_string() }))?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut signals = Signals::new()?;
+        let server = Arc::new(Server {
+            settings,
+            admits: RwLock::default(),
+            current: Mutex::default(),
+            strangers: Strangers::default(),
+            most_strangers: Strangers::bounds(open_files()?),
+            known: Arc::default(),
+            log: Box::new(log),
+        });
+        let heed = async {
+            while signals.next().await == Asked::Reload {
+                if let Some(known) = known_again() {
+                    *server.admits.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(known));
+                }
+            }
+        };
         tokio::select! {
-            ended = serve(settings, log) => ended,
-            _ = terminate.recv() => Ok(()),
-            _ = interrupt.recv() => Ok(()),
+            ended = serve(server.clone()) => ended,
+            () = heed => Ok(()),
         }
     })
 }
 
-async fn serve(settings: Settings, log: impl Fn(Happened) + Send + Sync + 'static) -> Result<(), StartError> {
-    let listener = listen(settings.address, false, &TcpOptions::default())?;
+async fn serve(server: Arc<Server>) -> Result<(), StartError> {
+    let listener = listen(server.settings.address, false, &TcpOptions::default())?;
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
-    log(Happened::Ready(listener.local_addr()?));
-    let server = Arc::new(Server {
-        settings,
-        current: Mutex::default(),
-        strangers: Strangers::default(),
-        most_strangers: Strangers::bounds(open_files()?),
-        known: Arc::default(),
-        log: Box::new(log),
-    });
+    (server.log)(Happened::Ready(listener.local_addr()?));
     loop {
         match listener.accept().await {
             Ok((socket, from)) => {
@@ -270,14 +286,14 @@ async fn meet(server: &Arc<Server>, socket: TcpStream, from: SocketAddr) -> Opti
 
 /// A client that wants to prove a key.
 async fn meet_node(server: &Server, socket: TcpStream, from: SocketAddr) -> Option<Came> {
-    let Admits::Nodes(security) = &server.settings.admits else {
+    let Some(security) = server.knows() else {
         let connection = Connection::from(socket);
         let _ = timeout(PATIENCE, connection.send_all(&TLS_DENIED)).await;
         connection.end_cleanly();
         server.failed(from, "it speaks TLS, and this server has no key: run the client with --open".into());
         return None;
     };
-    let why = match timeout(PATIENCE, accept(socket, security, "measuring server")).await {
+    let why = match timeout(PATIENCE, accept(socket, &security, "measuring server")).await {
         Ok(Ok(Admission::Admitted { name, connection, .. })) => return Some(Came::Node { name, connection }),
         Ok(Ok(Admission::Refused(refused))) => refused.why,
         Ok(Err(error)) => error.to_string(),
@@ -334,6 +350,17 @@ fn is_same(token: &[u8; 16], other: &[u8; 16]) -> bool {
 }
 
 impl Server {
+    /// Whose keys count; `None`: it serves everyone.
+    fn knows(&self) -> Option<Arc<Security<Known>>> {
+        match &self.settings.admits {
+            Admits::Everyone => None,
+            Admits::Nodes(at_start) => {
+                let again = self.admits.read().unwrap_or_else(PoisonError::into_inner).clone();
+                Some(again.unwrap_or_else(|| at_start.clone()))
+            }
+        }
+    }
+
     fn current(&self) -> MutexGuard<'_, Option<Current>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -82,7 +83,7 @@ fn strangers_that_say_nothing_do_not_keep_a_known_node_out() {
     let [here, there] = ["here", "there"].map(|name| Identity::generate(&folder.path().join(name)).unwrap());
     let key = there.fingerprint();
     let known = [("here".to_owned(), here.fingerprint())].into_iter().collect();
-    let admits = Admits::Nodes(Security::Tls { identity: there, known, prepared: Prepared::default() });
+    let admits = Admits::Nodes(Arc::new(Security::Tls { identity: there, known, prepared: Prepared::default() }));
     let address = server_at("127.0.0.1:0", admits);
     let silent: Vec<TcpStream> = (0..640)
         .map(|number| {

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 mod raw;
 mod resolve;
+mod show;
 
 /// A monitor's configuration, resolved and checked.
 #[derive(Debug, Clone, PartialEq)]

@@ -35,6 +35,8 @@ const EVEN: Duration = Duration::from_secs(86_400);
 pub enum Event {
     /// It is to end.
     Stop,
+    /// Another configuration is to be in force, from the next round on.
+    Changed(Box<Config>),
     /// A measurement is over: its number, and what it gave.
     Done(u64, Result<Measured, Failure>),
 }
@@ -75,6 +77,8 @@ pub struct Service {
     extra: Duration,
     /// Rounds so far.
     rounds: usize,
+    /// What is to be in force from the next round on.
+    next_config: Option<Box<Config>>,
     /// Measurements so far.
     number: u64,
     /// What is still to be written.
@@ -103,6 +107,7 @@ impl Service {
             clock,
             extra: EXTRA,
             rounds: 0,
+            next_config: None,
             number: 0,
             waiting: Vec::new(),
             lost: 0,
@@ -127,22 +132,34 @@ impl Service {
                 Round::Measured(None) | Round::Stopped => Ok(()),
             };
         }
-        let start = Instant::now();
-        let mut rounds = Rounds::new(self.config.interval.into(), self.config.offset);
         loop {
-            let next = rounds.next(start.elapsed(), chance()?);
-            if !self.wait(next.saturating_sub(start.elapsed())) || self.round()? == Round::Stopped {
-                return self.finish();
+            if let Some(config) = self.next_config.take() {
+                self.config = *config;
+            }
+            let start = Instant::now();
+            let mut rounds = Rounds::new(self.config.interval.into(), self.config.offset);
+            while self.next_config.is_none() {
+                let next = rounds.next(start.elapsed(), chance()?);
+                if !self.wait(next.saturating_sub(start.elapsed())) {
+                    return self.finish();
+                }
+                if self.next_config.is_none() && self.round()? == Round::Stopped {
+                    return self.finish();
+                }
             }
         }
     }
 
-    /// Waits; `false` if it was told to stop meanwhile.
-    fn wait(&self, time: Duration) -> bool {
+    /// Waits, no longer than until there is another configuration; `false` if it was told to stop meanwhile.
+    fn wait(&mut self, time: Duration) -> bool {
         let until = Instant::now() + time.min(Duration::from_secs(u32::MAX.into()));
         loop {
             match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Event::Stop) => return false,
+                Ok(Event::Changed(config)) => {
+                    self.next_config = Some(config);
+                    return true;
+                }
                 // Of a measurement that was given up.
                 Ok(Event::Done(..)) => {}
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return true,
@@ -205,6 +222,7 @@ impl Service {
         loop {
             match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Event::Stop) => return Ok(None),
+                Ok(Event::Changed(config)) => self.next_config = Some(config),
                 Ok(Event::Done(of, result)) if of == number => return Ok(Some(result)),
                 Ok(Event::Done(..)) => {}
                 Err(_) => return Ok(Some(Err(Failure(format!("no end after {}", Time::from(longest)))))),

@@ -3,8 +3,6 @@
 #![allow(unsafe_code)]
 
 pub mod allocator;
-pub mod ask_socket;
-mod askers;
 pub mod blocking;
 pub mod clock;
 pub mod device;
@@ -26,7 +24,6 @@ pub mod schedule;
 pub mod sock_diag;
 pub mod socket;
 pub mod splice;
-pub mod status_socket;
 pub mod steer;
 pub mod tcp_info;
 pub mod transparent;

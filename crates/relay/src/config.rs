@@ -281,6 +281,11 @@ impl fmt::Display for Listener {
 }
 
 impl Listener {
+    /// Whether its clients say who they are.
+    pub fn has_users(&self) -> bool {
+        matches!(&self.kind, ListenerKind::Socks5 { users } | ListenerKind::Http { users } if !users.is_empty())
+    }
+
     /// Whether a connection from this address must begin with a PROXY protocol header, which says who its client is.
     pub fn expects_proxy_header(&self, from: SocketAddr) -> bool {
         self.proxy_protocol_from.iter().any(|net| net.contains(&from.ip()))

@@ -28,9 +28,11 @@ pub use ekiden_relay_proto::{Target, TargetError as DestinationError};
 pub use host::congestion::CongestionUnavailable;
 pub use host::rules::{Rules, RulesError};
 pub use node::process::run;
+pub use node::status;
 pub use node::{Relay, StartError};
 pub use overlay::{
     CandidateStatus, ChangeStatus, ExitStatus, LastStatus, LegStatus, NodeStatus, RegistryStatus, RouteStatus,
-    ShareStatus, Status, StatusError, TakenStatus, ask as ask_overlay, socket_name,
+    ShareStatus, Status, TakenStatus, ask as ask_overlay, socket_name,
 };
 pub use peer::probe::{ProbeError, probe};
+pub use pool::PeerStatus;

@@ -31,6 +31,7 @@ mod membership;
 mod overlay;
 pub mod process;
 mod sharing;
+pub mod status;
 mod trim;
 mod warm;
 

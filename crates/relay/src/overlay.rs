@@ -50,7 +50,7 @@ pub use sharing::ShareStatus;
 use sharing::Shares;
 pub use status::{
     CandidateStatus, ChangeStatus, ExitStatus, LastStatus, LegStatus, NodeStatus, RegistryStatus, RouteStatus, Status,
-    StatusError, TakenStatus, ask, socket_name,
+    TakenStatus, ask, socket_name,
 };
 
 /// What a node knows of the overlay, and has chosen.

@@ -12,6 +12,7 @@ use ekiden_net::socket::KeepaliveTimeouts;
 use ekiden_relay_proto::Failure;
 use ekiden_transport::segments::Segments;
 use ekiden_transport::{Connection, Resting};
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::config::{Config, Peer};
@@ -42,7 +43,8 @@ pub struct Pool {
 /// The idle connections to one peer.
 #[derive(Debug)]
 struct Warm {
-    peer: Peer,
+    /// Its name and settings, which each stream over it shares: they count the streams.
+    named: Arc<(String, Peer)>,
     /// In the order of last use. They are taken from the end: the last used usually has the largest congestion window.
     idle: Vec<Idle>,
     most: usize,
@@ -65,6 +67,21 @@ struct Idle {
     usual: Option<KeepaliveTimeouts>,
 }
 
+/// What there is between this node and one that it connects to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its name.
+    pub name: String,
+    /// Its leg listener.
+    pub address: String,
+    /// Streams over connections to it, HTTP connections that wait for a next request among them.
+    pub streams: u64,
+    /// Connections that wait for a stream.
+    pub idle: u64,
+    /// Whether the connections that are made ahead of streams fail.
+    pub is_failing: bool,
+}
+
 /// Connections to a peer that are made ahead fail.
 #[derive(Debug, Clone, Copy)]
 struct Trouble {
@@ -79,8 +96,8 @@ impl Pool {
         let mut peers = self.lock();
         let mut before = std::mem::take(&mut *peers);
         for (name, peer) in &config.peers {
-            let kept = before.remove(name).filter(|warm| warm.peer == *peer);
-            let mut warm = kept.unwrap_or_else(|| Warm::new(peer));
+            let kept = before.remove(name).filter(|warm| warm.named.1 == *peer);
+            let mut warm = kept.unwrap_or_else(|| Warm::new(name, peer));
             warm.most = config.limits.pool as usize;
             peers.insert(name.clone(), warm);
         }
@@ -102,7 +119,7 @@ impl Pool {
         let waiting = {
             let mut peers = self.lock();
             // The peer is missing if the configuration has changed meanwhile.
-            let warm = peers.get_mut(name).filter(|warm| warm.peer == *peer).ok_or(None)?;
+            let warm = peers.get_mut(name).filter(|warm| warm.named.1 == *peer).ok_or(None)?;
             if !warm.limiter.is_waited_for()
                 && let Some(connection) = self.take_from(warm)
             {
@@ -115,7 +132,7 @@ impl Pool {
 
     fn take(&self, name: &str, peer: &Peer) -> Option<Resting> {
         let mut peers = self.lock();
-        self.take_from(peers.get_mut(name).filter(|warm| warm.peer == *peer)?)
+        self.take_from(peers.get_mut(name).filter(|warm| warm.named.1 == *peer)?)
     }
 
     /// The connection that was used last, if one is alive.
@@ -129,7 +146,7 @@ impl Pool {
             }
             woken
         });
-        if warm.idle.len() + warm.coming < warm.peer.warm {
+        if warm.idle.len() + warm.coming < warm.named.1.warm {
             self.wanted.notify_one();
         }
         found
@@ -139,13 +156,32 @@ impl Pool {
     pub fn put(&self, name: &str, peer: &Peer, connection: Connection) {
         let Some(connection) = connection.rest() else { return };
         let mut peers = self.lock();
-        let Some(warm) = peers.get_mut(name).filter(|warm| warm.peer == *peer) else { return };
+        let Some(warm) = peers.get_mut(name).filter(|warm| warm.named.1 == *peer) else { return };
         warm.idle.push(Idle::new(connection, true));
         // A used connection replaces the unused one that was made in its place: its congestion window is larger.
         if warm.idle.len() > warm.most {
             warm.idle.remove(0);
         }
         warm.limiter.returned();
+    }
+
+    /// The peer of this name, for a stream over a connection to it.
+    pub fn named(&self, name: &str) -> Option<Arc<(String, Peer)>> {
+        self.lock().get(name).map(|warm| warm.named.clone())
+    }
+
+    /// What there is to each peer, in the order of their names.
+    pub fn status(&self) -> Vec<PeerStatus> {
+        let status = |(name, warm): (&String, &Warm)| PeerStatus {
+            name: name.clone(),
+            address: warm.named.1.address.to_string(),
+            streams: Arc::strong_count(&warm.named).saturating_sub(1) as u64,
+            idle: warm.idle.len() as u64,
+            is_failing: warm.trouble.is_some(),
+        };
+        let mut all: Vec<_> = self.lock().iter().map(status).collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
     }
 
     /// How many connections to `peer` are kept.
@@ -187,7 +223,7 @@ impl Pool {
     /// Closes connections that were not used for `age`, but leaves as many as the `warm` of the peer.
     pub fn expire(&self, age: Duration) {
         for warm in self.lock().values_mut() {
-            let mut surplus = warm.idle.len().saturating_sub(warm.peer.warm);
+            let mut surplus = warm.idle.len().saturating_sub(warm.named.1.warm);
             warm.idle.retain(|idle| {
                 let goes = surplus > 0 && idle.since.elapsed() >= age;
                 surplus -= usize::from(goes);
@@ -209,7 +245,7 @@ impl Pool {
         for (name, warm) in self.lock().iter_mut() {
             for _ in 0..warm.missing() {
                 warm.coming += 1;
-                missing.push((name.clone(), warm.peer.clone()));
+                missing.push((name.clone(), warm.named.1.clone()));
             }
         }
         missing
@@ -223,7 +259,7 @@ impl Pool {
     /// Reports the outcome of a connection that was [`Pool::missing`].
     pub fn made(&self, name: &str, peer: &Peer, made: Result<Connection, Failure>) {
         let mut peers = self.lock();
-        let Some(warm) = peers.get_mut(name).filter(|warm| warm.peer == *peer) else { return };
+        let Some(warm) = peers.get_mut(name).filter(|warm| warm.named.1 == *peer) else { return };
         warm.coming = warm.coming.saturating_sub(1);
         match made {
             // Taken after used connections: its congestion window is the initial one.
@@ -243,14 +279,22 @@ impl Pool {
 }
 
 impl Warm {
-    fn new(peer: &Peer) -> Self {
+    fn new(name: &str, peer: &Peer) -> Self {
         let (limiter, segments) = (DialLimiter::new(), Segments::default());
-        Self { peer: peer.clone(), idle: Vec::new(), most: 0, coming: 0, trouble: None, limiter, segments }
+        Self {
+            named: Arc::new((name.into(), peer.clone())),
+            idle: Vec::new(),
+            most: 0,
+            coming: 0,
+            trouble: None,
+            limiter,
+            segments,
+        }
     }
 
     /// How many connections to make now: one at a time while they fail.
     fn missing(&self) -> usize {
-        let missing = self.peer.warm.saturating_sub(self.idle.len() + self.coming);
+        let missing = self.named.1.warm.saturating_sub(self.idle.len() + self.coming);
         match &self.trouble {
             Some(trouble) if self.coming > 0 || trouble.since.elapsed() < trouble.pause => 0,
             Some(_) => missing.min(1),

@@ -275,7 +275,6 @@ pub async fn reach_via(
 ) -> Result<Upstream, Failure> {
     let Some((first, rest)) = chain.split_first() else { return exit(node, to).await };
     ensure_memory(node)?;
-    let config = node.config();
     let took_early = matches!(early, Early::Repeatable(_) | Early::Introduced(..));
     let request = Open {
         chain: rest.to_vec(),
@@ -287,8 +286,7 @@ pub async fn reach_via(
     };
     // Boxed as well.
     let (stream, bound) = Box::pin(open(node, first, &request, early)).await?;
-    let peer = config.peers.get_key_value(first);
-    let peer = peer.map(|(name, peer)| Arc::new((name.clone(), peer.clone())));
+    let peer = node.pool.named(first);
     let class = to.class.map(Arc::from);
     Ok(Upstream { peer, bound: Some(bound), took_early, class, ..Upstream::from(Side::node(stream)) })
 }

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use ekiden_net::{socket, splice};
 use ekiden_relay_proto::Failure;
-use ekiden_transport::{Bounds, Credential, Evictable, EvictionTable, Strangers, Throttle, UNPROVEN_BYTES, budget};
+use ekiden_service::Throttle;
+use ekiden_transport::{Bounds, Credential, Evictable, EvictionTable, Strangers, UNPROVEN_BYTES, budget};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, watch};
 
@@ -226,10 +227,20 @@ impl Node {
         most.min(self.served_by_files.load(Ordering::Relaxed))
     }
 
-    /// How many of them one client's address may have where the configuration does not say: it must leave some to others
-    /// where open files, or `limits.connections`, are few.
-    pub fn most_of_one_client(&self) -> u32 {
-        u32::try_from(self.most_connections().div_ceil(2)).unwrap_or(u32::MAX)
+    /// How many accepted connections the open files allow.
+    pub fn served_by_files(&self) -> usize {
+        self.served_by_files.load(Ordering::Relaxed)
+    }
+
+    /// How many of them one client may have. Where the configuration does not say, it must leave some to others where open files, or
+    /// `limits.connections`, are few. Clients on this machine share one address, and use its files in any case.
+    pub fn most_of_client(&self, client: ClientKey) -> u32 {
+        let limits = &self.config().limits;
+        let half = u32::try_from(self.most_connections().div_ceil(2)).unwrap_or(u32::MAX);
+        match client.is_own() || limits.limits_clients {
+            true => limits.client_connections,
+            false => limits.client_connections.min(half),
+        }
     }
 
     /// How many connections to leg listeners may not have proven a key.
@@ -337,6 +348,11 @@ impl Node {
     /// Streams and requests under way.
     pub fn busy(&self) -> usize {
         self.busy.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is told to stop.
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
     }
 
     /// Ends what is idle: connections that wait for a next request or stream.

@@ -3,8 +3,8 @@
 use crate::common::overlay::{Overlay, here};
 use crate::common::*;
 use ekiden_keys::Identity;
-use ekiden_net::status_socket;
 use ekiden_relay::{Config, Relay, ShareStatus, Status, socket_name};
+use ekiden_service::status_socket;
 
 /// What clients of each kind get over the overlay, with nothing lost of what they say first.
 fn clients_are_served(overlay: &Overlay) {

@@ -14,7 +14,6 @@ mod security;
 pub mod segments;
 mod session;
 mod strangers;
-mod throttle;
 mod tls;
 
 pub use connection::{Connection, Resting, is_transient};
@@ -24,5 +23,4 @@ pub use handshake::{Admission, Refused, UNPROVEN_BYTES, accept, dial};
 pub use security::{Credential, Security, SharedKey};
 pub use session::{OwnKeyRefusedError, is_own_key_refused};
 pub use strangers::{Stranger, Strangers};
-pub use throttle::Throttle;
 pub use tls::{PeerKeyError, Prepared};

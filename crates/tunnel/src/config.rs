@@ -23,7 +23,7 @@ mod resolve;
 mod show;
 
 /// A tunnel's configuration, resolved and checked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// This node's name, as the peers' logs show it.
     pub name: String,
@@ -52,7 +52,7 @@ pub struct Config {
 }
 
 /// Where peers connect.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Listen {
     /// The address.
     pub address: SocketAddr,
@@ -127,6 +127,13 @@ pub struct Login {
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Login").field("user", &self.user).field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for Peer {
+    fn eq(&self, other: &Self) -> bool {
+        let settings = |peer: &Self| (peer.address.clone(), peer.security.clone(), peer.http_proxy.clone());
+        settings(self) == settings(other) && self.classes == other.classes
     }
 }
 

@@ -1,5 +1,6 @@
 //! The TUN device: its addresses and routes. Everything goes with the process that holds it.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -84,6 +85,12 @@ fn routed(config: &Config) -> impl Iterator<Item = (IpNet, &str)> {
     // The device's addresses bring the others.
     let is_brought = |network: &IpNet| config.device.addresses.iter().any(|own| own.contains(network));
     config.networks().filter(move |(network, _)| !is_brought(network))
+}
+
+/// Whether two configurations need the same routes, whichever peers they are for.
+pub fn has_same_routes(one: &Config, other: &Config) -> bool {
+    let networks = |config| routed(config).map(|(network, _)| network.trunc()).collect::<BTreeSet<IpNet>>();
+    networks(one) == networks(other)
 }
 
 /// Waits until somebody takes the device down: its routes, and its IPv6 addresses, are gone then, and `up` does not bring them back.

@@ -64,6 +64,9 @@ pub enum StartError {
         "the device '{0}' is gone: somebody has removed it or taken it down, and with it its routes; this tunnel ends"
     )]
     DeviceGone(String),
+    /// A tunnel that runs has given up what this takes.
+    #[error("{0}: what is new there only a start can take; restart it")]
+    OnlyAtStart(&'static str),
     /// The listener could not be set up.
     #[error("[listen]: {0}")]
     Listen(SocketError),

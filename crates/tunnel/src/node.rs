@@ -2,24 +2,25 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io;
+use std::net::TcpListener as StdTcpListener;
 use std::os::unix::net::UnixListener as StdListener;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ekiden_controls::{Reason, Registration};
 use ekiden_keys::random_secret;
-use ekiden_link::{Siblings, Signals};
+use ekiden_link::Siblings;
 use ekiden_net::patience;
-use ekiden_net::privileges::{Capability, keep_only};
+use ekiden_net::privileges::{Capability, has, keep_only};
 use ekiden_net::socket::{self, TcpOptions};
-use ekiden_net::status_socket::{self, Holder};
-use ekiden_transport::{Bounds, Strangers, Throttle};
+use ekiden_service::status_socket::{self, Holder};
+use ekiden_service::{Asked, Signals, Throttle, announce, reload};
+use ekiden_transport::{Bounds, Strangers};
 use ekiden_units::Time;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{LocalSet, spawn_local};
-use tun_rs::SyncDevice;
 
 use crate::carry::CarryError;
 use crate::config::{Config, Listen, Peer};
@@ -51,7 +52,7 @@ const GREETING: Duration = Duration::from_secs(10);
 /// What all tasks share. They run on one thread.
 struct Node {
     config: Config,
-    tun: Tun,
+    tun: Rc<Tun>,
     peers: Vec<PeerState>,
     strangers: Strangers,
     most_strangers: Bounds,
@@ -65,91 +66,71 @@ struct Node {
     lines: Throttle,
 }
 
-/// Runs the tunnel that `config` describes until a signal ends it, or somebody removes its device or takes it down. The device and its routes end with it.
+/// Runs the tunnel that `config`, read from `file`, describes until a signal ends it, or somebody removes its device or takes it down. The
+/// device and its routes end with it.
 ///
 /// Once the device is there and the listener listens, it gives up the capabilities that it does not need any more.
 ///
-/// Writes `device NAME`, `listening tunnel ADDRESS` if it listens, and `ready` to standard output.
+/// Writes `device NAME`, `listening tunnel ADDRESS` if it listens, and `ready` to standard output. SIGHUP reads `file` again: what it says
+/// of connections is taken, and they are made anew.
 ///
 /// # Errors
 /// If it cannot start, or its device is gone.
-pub fn run(config: Config) -> Result<(), StartError> {
+pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     // If the limit stays what it was, there are fewer places for strangers.
     let _ = socket::raise_open_files();
     // Kept for as long as the process lives, for the connections to come.
-    let _held = bring_control(&config)?;
+    let mut held = bring_control(&config)?;
     socket::check(&config.tcp).map_err(StartError::Tcp)?;
     let until = patience::deadline();
     await_free(&config, until)?;
-    let listen = |Listen { address, .. }: &Listen| socket::listen(*address, false, &config.tcp);
-    let listener = config.listen.as_ref().map(listen).transpose().map_err(StartError::Listen)?;
+    let mut listener = listen(&config)?;
     let tun = device::create(&config)?;
     let asked = listen_for_status(&config.device.name, until);
     keep_only(needed(&config)).map_err(StartError::Privileges)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = LocalSet::new().block_on(&runtime, async {
-        let node = Rc::new(Node::new(config, tun)?);
-        let mut announced = format!("device {}\n", node.config.device.name);
-        if let Some(listener) = listener {
-            listener.set_nonblocking(true)?;
-            let listener = TcpListener::from_std(listener)?;
-            announced.push_str(&format!("listening tunnel {}\n", listener.local_addr()?));
-            if let Some(Listen { security, .. }) = &node.config.listen {
-                spawn_local(Rc::clone(&node).accept_all(listener, Rc::new(security.clone())));
-            }
-        }
-        for (peer, settings) in node.config.peers.values().enumerate().filter(|(_, peer)| peer.address.is_some()) {
-            for number in 0..settings.classes.connections() {
-                spawn_local(Rc::clone(&node).keep_dialling(peer, number));
-            }
-        }
-        spawn_local(Rc::clone(&node).count_lines());
-        let reading = spawn_local(Rc::clone(&node).read_device());
-        match asked.and_then(UnixListener::from_std) {
-            Ok(listener) => {
-                let node = Rc::clone(&node);
-                let status = move || serde_json::to_vec(&node.status()).unwrap_or_default();
-                spawn_local(status_socket::answer_all(listener, status, |why| tracing::debug!("{why}")));
-            }
-            Err(error) => tracing::warn!("`ekiden tunnel status` will find nothing: {error}"),
-        }
+    let ended = runtime.block_on(async {
+        let mut node = Rc::new(Node::new(config, Rc::new(Tun::new(tun)?))?);
         host::warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
-        if let Some(identity) = &node.config.identity {
-            tracing::info!("this node's key is {}", identity.fingerprint());
+        node.say_key();
+        let mut signals = Signals::new()?;
+        announce(node.announced(listener.as_ref())?);
+        if let Err(error) = &asked {
+            tracing::warn!("`ekiden tunnel status` will find nothing: {error}");
         }
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        announced.push_str("ready\n");
-        announce(announced);
-        let name = node.config.device.name.clone();
-        let taken_down = async {
-            match device::taken_down(&node.config).await {
-                Ok(()) => StartError::DeviceGone(name.clone()),
-                Err(error) => {
-                    tracing::warn!("whether somebody takes the device down will not be seen: {error}");
-                    std::future::pending().await
-                }
-            }
-        };
-        let ended = tokio::select! {
-            down = taken_down => Err(down),
-            _ = terminate.recv() => Ok(()),
-            _ = interrupt.recv() => Ok(()),
-            read = reading => Err(match read {
-                Ok(source) => {
-                    tracing::debug!("{name}: {source}");
-                    StartError::DeviceGone(name.clone())
-                }
-                // A fault of this program, which has been told. Without its device it would be there for nothing.
-                Err(error) => io::Error::other(error).into(),
-            }),
-        };
-        node.say_totals();
-        ended
+        loop {
+            // With it all tasks of this node end, and their connections.
+            let tasks = LocalSet::new();
+            let listener_of_node = listener.as_ref().map(StdTcpListener::try_clone).transpose()?;
+            let asked = asked.as_ref().ok().map(StdListener::try_clone).transpose()?;
+            let ended = tasks.run_until(node.carry(listener_of_node, asked, &mut signals, file)).await;
+            node.say_totals();
+            let (config, fresh, control) = match ended? {
+                Ended::Told => return Ok(()),
+                Ended::Changed(changed) => *changed,
+            };
+            drop(tasks);
+            listener = fresh;
+            held.extend(control);
+            node = Rc::new(Node::new(config, Rc::clone(&node.tun))?);
+            node.say_key();
+        }
     });
     // A name that is being looked up may take long, and nobody waits for it any more.
     runtime.shutdown_background();
     ended
 }
+
+/// Why a node no longer carries packets.
+enum Ended {
+    /// A signal asks for the end.
+    Told,
+    /// Another configuration is to be in force.
+    Changed(Box<Changed>),
+}
+
+/// A configuration that was read again, its listener, and the congestion control that it wants held.
+type Changed = (Config, Option<StdTcpListener>, Vec<Registration>);
 
 /// Whether the congestion control and the buffers that `config` names are there. Ekiden's own controls, which are brought into the
 /// kernel at the start, are not tried.
@@ -208,21 +189,14 @@ fn needed(config: &Config) -> &'static [Capability] {
     if is_special { &[Capability::CAP_NET_ADMIN] } else { &[] }
 }
 
-/// Whoever reads standard output may have gone, or not read: the tunnel does not wait for it.
-fn announce(text: String) {
-    let say = move || {
-        let mut out = io::stdout().lock();
-        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            tracing::warn!("nobody could be told on standard output that this tunnel is ready: {error}");
-        }
-    };
-    if let Err(error) = std::thread::Builder::new().name("announce".into()).spawn(say) {
-        tracing::warn!("nobody could be told on standard output that this tunnel is ready: {error}");
-    }
+/// The socket at which peers connect.
+fn listen(config: &Config) -> Result<Option<StdTcpListener>, StartError> {
+    let listen = |Listen { address, .. }: &Listen| socket::listen(*address, false, &config.tcp);
+    config.listen.as_ref().map(listen).transpose().map_err(StartError::Listen)
 }
 
 impl Node {
-    fn new(config: Config, device: SyncDevice) -> Result<Self, StartError> {
+    fn new(config: Config, tun: Rc<Tun>) -> Result<Self, StartError> {
         let secret = random_secret()?;
         let salt = u64::from_ne_bytes(secret[..8].try_into().unwrap_or_default());
         let slot = || Slot::new(Outgoing::new(&config.queue, config.device.mtu, salt));
@@ -238,7 +212,6 @@ impl Node {
         let peers = config.peers.values().map(state).collect();
         let (unroutable, unreadable, device_refused) = Default::default();
         let most_strangers = Strangers::bounds(socket::open_files()?);
-        let tun = Tun::new(device)?;
         Ok(Self {
             config,
             tun,
@@ -250,6 +223,125 @@ impl Node {
             device_refused,
             lines: Throttle::default(),
         })
+    }
+
+    /// What it has, for whoever started it.
+    fn announced(&self, listener: Option<&StdTcpListener>) -> io::Result<String> {
+        let listening = match listener {
+            Some(listener) => format!("listening tunnel {}\n", listener.local_addr()?),
+            None => String::new(),
+        };
+        Ok(format!("device {}\n{listening}ready\n", self.config.device.name))
+    }
+
+    fn say_key(&self) {
+        if let Some(identity) = &self.config.identity {
+            tracing::info!("this node's key is {}", identity.fingerprint());
+        }
+    }
+
+    /// Carries packets until a signal asks for something else, or the device is gone.
+    async fn carry(
+        self: &Rc<Self>,
+        listener: Option<StdTcpListener>,
+        asked: Option<StdListener>,
+        signals: &mut Signals,
+        file: &Path,
+    ) -> Result<Ended, StartError> {
+        if let (Some(listener), Some(Listen { security, .. })) = (listener, &self.config.listen) {
+            listener.set_nonblocking(true)?;
+            let listener = TcpListener::from_std(listener)?;
+            spawn_local(Rc::clone(self).accept_all(listener, Rc::new(security.clone())));
+        }
+        for (peer, settings) in self.config.peers.values().enumerate().filter(|(_, peer)| peer.address.is_some()) {
+            for number in 0..settings.classes.connections() {
+                spawn_local(Rc::clone(self).keep_dialling(peer, number));
+            }
+        }
+        spawn_local(Rc::clone(self).count_lines());
+        let reading = spawn_local(Rc::clone(self).read_device());
+        if let Some(listener) = asked {
+            let (node, listener) = (Rc::clone(self), UnixListener::from_std(listener)?);
+            let status = move || serde_json::to_vec(&node.status()).unwrap_or_default();
+            spawn_local(status_socket::answer_all(listener, status, |why| tracing::debug!("{why}")));
+        }
+        let name = &self.config.device.name;
+        let taken_down = async {
+            match device::taken_down(&self.config).await {
+                Ok(()) => StartError::DeviceGone(name.clone()),
+                Err(error) => {
+                    tracing::warn!("whether somebody takes the device down will not be seen: {error}");
+                    std::future::pending().await
+                }
+            }
+        };
+        let heed = async {
+            loop {
+                match signals.next().await {
+                    Asked::End => return Ended::Told,
+                    Asked::Reload => {
+                        if let Some(changed) = self.read_again(file) {
+                            return Ended::Changed(Box::new(changed));
+                        }
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            down = taken_down => Err(down),
+            ended = heed => Ok(ended),
+            read = reading => Err(match read {
+                Ok(source) => {
+                    tracing::debug!("{name}: {source}");
+                    StartError::DeviceGone(name.clone())
+                }
+                // A fault of this program, which has been told. Without its device it would be there for nothing.
+                Err(error) => io::Error::other(error).into(),
+            }),
+        }
+    }
+
+    /// The configuration of the file, if it is another one and can be used by a tunnel that runs. Says what is done.
+    fn read_again(&self, file: &Path) -> Option<Changed> {
+        let config = match Config::load(file) {
+            Ok(config) if config == self.config => {
+                reload::same(file);
+                return None;
+            }
+            Ok(config) => config,
+            Err(error) => {
+                reload::refused(error);
+                return None;
+            }
+        };
+        match self.prepare(&config) {
+            Ok((listener, control)) => {
+                reload::taken(file);
+                tracing::info!("all connections are made anew");
+                Some((config, listener, control))
+            }
+            Err(error) => {
+                let place = error.place_in(file).map_or(String::new(), |place| format!("{place}: "));
+                reload::refused(format_args!("{place}{error}"));
+                None
+            }
+        }
+    }
+
+    /// What another configuration needs, made while this one is in force.
+    fn prepare(&self, config: &Config) -> Result<(Option<StdTcpListener>, Vec<Registration>), StartError> {
+        if config.device != self.config.device {
+            return Err(StartError::OnlyAtStart("[device]"));
+        }
+        if !device::has_same_routes(config, &self.config) {
+            return Err(StartError::OnlyAtStart("which networks of `allowed` need routes"));
+        }
+        if needed(config).iter().any(|capability| !has(*capability)) {
+            return Err(StartError::OnlyAtStart("[tcp] with a congestion control or buffers"));
+        }
+        let control = bring_control(config)?;
+        socket::check(&config.tcp).map_err(StartError::Tcp)?;
+        Ok((listen(config)?, control))
     }
 
     fn hello(&self, peer: usize, connection: u8) -> Hello {
@@ -292,9 +384,9 @@ impl Node {
 
     fn say_totals(&self) {
         for (number, peer) in self.peers.iter().enumerate() {
-            let mut all = Signals::default();
+            let mut all = ekiden_link::Signals::default();
             peer.slots.iter().for_each(|slot| all += slot.queue.signals());
-            let Signals { drops, marks } = all;
+            let ekiden_link::Signals { drops, marks } = all;
             tracing::info!("{}: {drops} packets were dropped in the queue, {marks} marked", self.name(number));
         }
         let (unroutable, foreign) = (self.unroutable.get(), self.foreign());

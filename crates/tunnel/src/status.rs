@@ -1,8 +1,6 @@
 //! What a running tunnel says of itself, and how it is asked: on a socket that is named after its device.
 
-use std::io;
-
-use ekiden_net::status_socket::{self, AskError, PATIENCE};
+use ekiden_service::status::{StatusError, Whose, ask as ask_status};
 use serde::{Deserialize, Serialize};
 
 /// A running tunnel.
@@ -98,41 +96,6 @@ pub struct ConnectionStatus {
     pub connected_s: Option<u64>,
 }
 
-/// Why a tunnel has not told its status.
-#[derive(Debug, thiserror::Error)]
-pub enum StatusError {
-    /// There is none.
-    #[error("no tunnel with the device '{0}' runs here; `ip link` shows the devices of this network namespace")]
-    NoTunnel(String),
-    /// It does not answer this user.
-    #[error("the tunnel '{0}' answers root and its own user alone; ask it as one of them")]
-    Refused(String),
-    /// Another user's program has taken the name.
-    #[error(
-        "what answers for the device '{device}' is no tunnel of root or of this user, but a program of user {user}"
-    )]
-    Stranger {
-        /// The device asked for.
-        device: String,
-        /// The number of the user whose program it is.
-        user: u32,
-    },
-    /// It has not answered.
-    #[error("the tunnel '{device}' gives no answer within {} s; is its process stopped?", PATIENCE.as_secs())]
-    Late {
-        /// The device asked for.
-        device: String,
-    },
-    /// What came is no status.
-    #[error("the tunnel '{device}' gives no usable answer: {source}; is it of the same build?")]
-    Unusable {
-        /// The device asked for.
-        device: String,
-        /// What is wrong.
-        source: io::Error,
-    },
-}
-
 /// The name of the socket on which the tunnel with this device is asked.
 pub fn socket_name(device: &str) -> String {
     format!("ekiden/tunnel/{device}")
@@ -143,12 +106,8 @@ pub fn socket_name(device: &str) -> String {
 /// # Errors
 /// If there is none, or it does not answer.
 pub fn ask(device: &str) -> Result<Status, StatusError> {
-    let text = status_socket::ask(&socket_name(device)).map_err(|error| match error {
-        AskError::Nobody => StatusError::NoTunnel(device.into()),
-        AskError::Refused => StatusError::Refused(device.into()),
-        AskError::Stranger(user) => StatusError::Stranger { device: device.into(), user },
-        AskError::Late => StatusError::Late { device: device.into() },
-        AskError::Failed(source) => StatusError::Unusable { device: device.into(), source },
-    })?;
-    serde_json::from_slice(&text).map_err(|error| StatusError::Unusable { device: device.into(), source: error.into() })
+    let nobody = |device: &str| {
+        format!("no tunnel with the device '{device}' runs here; `ip link` shows the devices of this network namespace")
+    };
+    ask_status(&socket_name(device), Whose { kind: "tunnel", name: device.into() }, nobody)
 }

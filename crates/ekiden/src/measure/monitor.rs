@@ -13,6 +13,7 @@ use ekiden_monitor::{
     picture, since, to_csv, to_json, to_prometheus, to_text,
 };
 use ekiden_net::patience;
+use ekiden_service::reload;
 use ekiden_units::Time;
 use nix::sys::signal::{SigSet, Signal};
 
@@ -41,7 +42,7 @@ enum Action {
 /// Measure until told to stop.
 ///
 /// Says how much data a day's rounds move at most, then `ready`. Logs each measurement to standard error; EKIDEN_LOG sets the level (error,
-/// warn, info, debug, trace; default info); SIGUSR1 makes the log more detailed, SIGUSR2 as it was. SIGTERM, SIGINT and SIGHUP end it, also within a measurement, which is then not kept.
+/// warn, info, debug, trace; default info); SIGUSR1 makes the log more detailed, SIGUSR2 as it was. SIGHUP reads the file again, for the rounds to come: a wrong one changes nothing. SIGTERM and SIGINT end it, also within a measurement, which is then not kept.
 ///
 /// While the disk is full, measurements wait in memory and are written when there is room; what could not be written at the end is told by exit
 /// code 4.
@@ -50,6 +51,12 @@ struct Run {
     /// The monitor's configuration (TOML).
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
+    /// Say whether the configuration can be used, and exit. Measures nothing.
+    #[arg(long, conflicts_with = "once")]
+    check: bool,
+    /// Print the configuration with every default in place, and exit.
+    #[arg(long, conflicts_with_all = ["check", "once"])]
+    show_config: bool,
     /// Measure every target once, at once, and end: for cron. Exit code 5 if none could be measured. Deletes nothing.
     #[arg(long)]
     once: bool,
@@ -104,12 +111,14 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     match args.action {
         Action::Run(args) => keep(&args),
         Action::Show(args) => show(&args),
-        Action::Check(args) => {
-            let config = load(&args.config)?;
-            out::text(out::wrapped(&config.announcement()))?;
-            out::line(format_args!("{}: ok", args.config.display()))
-        }
+        Action::Check(args) => check(&args.config),
     }
+}
+
+fn check(file: &Path) -> anyhow::Result<()> {
+    let config = load(file)?;
+    out::text(out::wrapped(&config.announcement()))?;
+    out::line(format_args!("{}: ok", file.display()))
 }
 
 fn load(file: &Path) -> anyhow::Result<Config> {
@@ -117,7 +126,13 @@ fn load(file: &Path) -> anyhow::Result<Config> {
 }
 
 fn keep(args: &Run) -> anyhow::Result<()> {
+    if args.check {
+        return check(&args.config);
+    }
     let config = load(&args.config)?;
+    if args.show_config {
+        return out::toml(&config);
+    }
     if let Some(file) = &config.prometheus {
         check_target(file, true).with_context(|| file.display().to_string())?;
     }
@@ -131,15 +146,47 @@ fn keep(args: &Run) -> anyhow::Result<()> {
         tracing::warn!("the history is waited for, {:?} at most: {error}", patience::LONGEST);
     })?;
     out::text(out::wrapped(&config.announcement()))?;
+    let mut before = config.clone();
     let mut service =
         Service::new(config, history, Arc::new(move |target: &Target| measure(target, identity.as_ref())));
-    let events = service.events();
+    let (events, file) = (service.events(), args.config.clone());
     thread::Builder::new().name("signals".into()).spawn(move || {
-        let _ = signals.wait();
+        while matches!(signals.wait(), Ok(Signal::SIGHUP)) {
+            if let Some(changed) = read_again(&file, &mut before) {
+                let _ = events.send(Event::Changed(Box::new(changed)));
+            }
+        }
         let _ = events.send(Event::Stop);
     })?;
     out::line("ready")?;
     Ok(service.run(args.once)?)
+}
+
+/// The configuration of the file, where it is another than the one `before`. The files that are open stay.
+fn read_again(file: &Path, before: &mut Config) -> Option<Config> {
+    let config = match Config::load(file) {
+        Ok(config) if config == *before => {
+            reload::same(file);
+            return None;
+        }
+        Ok(config) => config,
+        Err(error) => {
+            reload::refused(error);
+            return None;
+        }
+    };
+    for (key, new, old) in [
+        ("history", Some(&config.history), Some(&before.history)),
+        ("key_file", config.key_file.as_ref(), before.key_file.as_ref()),
+    ] {
+        if new != old {
+            reload::refused(format_args!("{}: {key}: another one only a start can take; restart it", file.display()));
+            return None;
+        }
+    }
+    reload::taken(file);
+    *before = config.clone();
+    Some(config)
 }
 
 /// Measures a target, whatever is at its other end. `identity` is this monitor's key, where it has one.

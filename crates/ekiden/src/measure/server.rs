@@ -1,20 +1,20 @@
 //! `ekiden measure server`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
-use ekiden_keys::{Fingerprint, Identity};
-use ekiden_measure::server::{ADDRESS, Admits, Happened, Patience, Settings, StartError, run as serve};
+use ekiden_keys::Identity;
+use ekiden_measure::server::{ADDRESS, Admits, Happened, Known, Patience, Settings, StartError, run as serve};
 use ekiden_net::lookup::{self, ListeningError};
 use ekiden_net::patience;
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_relay::{Config, ListenerKind};
-use ekiden_transport::{Prepared, Security, Throttle};
+use ekiden_service::{Throttle, reload};
+use ekiden_transport::{Prepared, Security};
 use ekiden_units::{AddressError, Bytes, HostPort, Time};
-use indexmap::IndexMap;
 
 use crate::start::loaded;
 use crate::usage::misused;
@@ -39,7 +39,7 @@ const EXAMPLES: &str = "Examples:
 /// It serves nodes whose keys it knows: those of the leg listeners of a node's configuration (--config), or those that --node names.
 /// One measures at a time. It connects to nobody: it sends to those who have connected to it and asked. Prints `listening on ADDRESS`;
 /// logs to standard error (EKIDEN_LOG sets the level; SIGUSR1 makes it more detailed, SIGUSR2 as it was). An address that is in use, or
-/// not this host's yet, is waited for up to 5 s. SIGTERM and SIGINT end it.
+/// not this host's yet, is waited for up to 5 s. SIGHUP reads the file of --config again, for whom it serves. SIGTERM and SIGINT end it.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -76,7 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let _log = log::start()?;
     let (admits, bytes_most, longest) = match args.open {
         Some(most) => (Admits::Everyone, Some(most.0), OPEN_LONGEST),
-        None => (Admits::Nodes(known(args)?), args.limit.map(|most| most.0), LONGEST),
+        None => (Admits::Nodes(Arc::new(known(args)?)), args.limit.map(|most| most.0), LONGEST),
     };
     let duration_most = args.longest.map_or(longest, Duration::from);
     let waits = |why: &ListeningError| tell_of_waiting(&why.to_string());
@@ -99,28 +99,53 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             thread::sleep(Duration::from_secs(1));
         }
     })?;
-    Ok(serve(settings, move |happened| tell(&lines, happened))?)
+    Ok(serve(settings, || known_again(args), move |happened| tell(&lines, happened))?)
+}
+
+/// The keys that it knows from now on, where a file says them. Those of the command line stay, and so does the key itself: connections were
+/// made by it.
+fn known_again(args: &Args) -> Option<Security<Known>> {
+    let Some(file) = &args.config else {
+        reload::refused("this server was started without a file that says who may measure");
+        return None;
+    };
+    match of_file(file, || Config::load(file).map_err(|error| whose(file, "measure server", error))) {
+        Ok(known) => {
+            reload::taken(file);
+            Some(known)
+        }
+        Err(error) => {
+            reload::refused(out::message(&error));
+            None
+        }
+    }
+}
+
+/// The keys that the leg listeners of a node's configuration know.
+fn of_file(file: &Path, load: impl FnOnce() -> anyhow::Result<Config>) -> anyhow::Result<Security<Known>> {
+    let config = load()?;
+    let legs = config.listeners.values().filter_map(|listener| match &listener.kind {
+        ListenerKind::Leg(Security::Tls { known, .. }) => Some(known),
+        _ => None,
+    });
+    let known: Known = legs.flat_map(|known| known.iter().map(|(name, key)| (name.clone(), *key))).collect();
+    let identity = config.identity.filter(|_| !known.is_empty());
+    let identity = identity.ok_or_else(|| Misconfigured(file.to_owned()))?;
+    Ok(Security::Tls { identity, known, prepared: Prepared::default() })
 }
 
 /// The keys that a server knows.
-fn known(args: &Args) -> anyhow::Result<Security<IndexMap<String, Fingerprint>>> {
+fn known(args: &Args) -> anyhow::Result<Security<Known>> {
     if let Some(file) = &args.config {
-        let config = loaded(true, || Config::load(file)).map_err(|error| whose(file, "measure server", error))?;
-        let legs = config.listeners.values().filter_map(|listener| match &listener.kind {
-            ListenerKind::Leg(Security::Tls { known, .. }) => Some(known),
-            _ => None,
+        return of_file(file, || {
+            loaded(true, || Config::load(file)).map_err(|error| whose(file, "measure server", error))
         });
-        let known: IndexMap<_, _> =
-            legs.flat_map(|known| known.iter().map(|(name, key)| (name.clone(), *key))).collect();
-        let identity = config.identity.filter(|_| !known.is_empty());
-        let identity = identity.ok_or_else(|| Misconfigured(file.clone()))?;
-        return Ok(Security::Tls { identity, known, prepared: Prepared::default() });
     }
     let Some(key) = &args.key else {
         misused("whom does it serve? Give --config, --key with --node, or --open");
     };
     let identity = Identity::load(key)?;
-    let mut known = IndexMap::new();
+    let mut known = Known::new();
     for node in &args.node {
         let Some((name, fingerprint)) = node.split_once('=') else {
             misused(&format!("--node {node} is not NAME=FINGERPRINT"));

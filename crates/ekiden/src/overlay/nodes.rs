@@ -4,8 +4,8 @@ use ekiden_relay::Status;
 use ekiden_report::Table;
 use serde_json::json;
 
-use super::{Asked, ago, failed, mbit};
-use crate::out::{self, Width};
+use super::{Asked, failed, mbit};
+use crate::out::{self, Width, ago};
 
 /// Show the nodes of the overlay, and what the node that runs here knows of its legs to them.
 #[derive(clap::Args)]

@@ -3,8 +3,8 @@
 use ekiden_relay::{ExitStatus, RegistryStatus, ShareStatus, Status};
 use ekiden_report::Table;
 
-use super::{Asked, ago, arrows, failed, mbit};
-use crate::out::{self, Width};
+use super::{Asked, arrows, failed, mbit};
+use crate::out::{self, Width, ago};
 
 /// Show where streams of the node that runs here go, on which path, and why.
 ///

@@ -9,8 +9,8 @@ use ekiden_units::{HostPort, without_dot};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Asked, ago, arrows, mbit, still_failed};
-use crate::out;
+use super::{Asked, arrows, mbit, still_failed};
+use crate::out::{self, ago};
 use crate::usage::misused;
 
 /// Show which path streams to a destination take from the node that runs here: what there was to choose from, what is known of each and how

@@ -59,11 +59,15 @@ pub fn server_at(address: &str, admits: Admits) -> String {
         },
     };
     thread::spawn(move || {
-        server::run(settings, move |happened| {
-            if let Happened::Ready(address) = happened {
-                let _ = ready.send(address.to_string());
-            }
-        })
+        server::run(
+            settings,
+            || None,
+            move |happened| {
+                if let Happened::Ready(address) = happened {
+                    let _ = ready.send(address.to_string());
+                }
+            },
+        )
     });
     listens.recv_timeout(Duration::from_secs(20)).unwrap()
 }

@@ -160,6 +160,18 @@ impl<K: Hash + Eq + Clone> Quotas<K> {
     }
 }
 
+impl<K: Hash + Eq + Clone> Quotas<K> {
+    /// All that have open connections, and how many.
+    pub fn open(&self) -> Vec<(K, u32)> {
+        let open = |part: &Mutex<Part<K>>| {
+            let part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            let open = part.entries.iter().filter(|(_, entry)| entry.open > 0);
+            open.map(|(key, entry)| (key.clone(), entry.open)).collect::<Vec<_>>()
+        };
+        self.parts.iter().flat_map(open).collect()
+    }
+}
+
 impl<K: Hash + Eq> Quotas<K> {
     fn release(&self, key: &K, now: Duration) {
         let mut part = self.part(key);

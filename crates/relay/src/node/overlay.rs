@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ekiden_net::ask_socket::{self, AskSocket};
-use ekiden_net::status_socket;
+use ekiden_service::ask_socket::{self, AskSocket};
+use ekiden_service::status_socket;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};

@@ -1,20 +1,19 @@
 //! The life of a process that is a node: start, signals, end.
 
-use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
 use ekiden_net::socket::{self, SocketError};
 use ekiden_net::{allocator, patience};
+use ekiden_service::{Asked, Signals, announce, reload};
 use ekiden_units::Time;
 use tokio::runtime::Builder;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 use crate::config::route::Pattern;
 use crate::config::{Config, Listener};
 use crate::node::membership::Membership;
+use crate::node::status::Answers;
 use crate::node::{Relay, StartError};
 
 /// How often draining looks whether it is done.
@@ -40,10 +39,10 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     }
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut hangup = signal(SignalKind::hangup())?;
+        Signals::keep_from_hangup()?;
         // Until the end of this, SIGTERM and SIGINT end the process.
         await_addresses(&config)?;
-        let mut ends = Ends::new()?;
+        let mut signals = Signals::new()?;
         let mut relay = Relay::bind(config.clone())?;
         Relay::keep_what_it_needs(&config)?;
         let mut membership = Membership::new(config.clone())?;
@@ -53,20 +52,22 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
             tracing::info!("this node's key is {}", identity.fingerprint());
         }
         look_for_itself(&config);
-        announce(&config, &relay);
+        let answers = Answers::start(&relay);
+        announce(listening(&config, &relay));
         let mut drain = config.limits.drain;
         loop {
             tokio::select! {
-                _ = hangup.recv() => {
-                    if let Some(config) = reload(&mut relay, &membership, file) {
+                asked = signals.next() => match asked {
+                    Asked::End => break,
+                    Asked::Reload => if let Some(config) = read_again(&mut relay, &membership, file) {
                         drain = config.limits.drain;
+                        answers.follow(&relay);
                         look_for_itself(&config);
                         membership.change(config);
                         relay.node.overlay.observe(membership.observer());
                     }
-                }
+                },
                 () = membership.changed() => take_members(&mut relay, &membership),
-                () = ends.recv() => break,
             }
         }
         let left = membership.end();
@@ -76,7 +77,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
                 // An error means that it is over, or has taken its time.
                 let _ = left.recv_timeout(LEAVING);
             }
-            () = ends.recv() => {}
+            () = signals.end() => {}
         }
         if relay.busy() > 0 {
             let busy = relay.busy();
@@ -87,26 +88,6 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
         }
         Ok(())
     })
-}
-
-/// The signals that end a node.
-struct Ends {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Ends {
-    fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    /// Completes with the next one.
-    async fn recv(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }
 
 /// Waits for the addresses of all listeners: of a process before this one that gives them up, or that come later than this node.
@@ -178,11 +159,11 @@ fn take_members(relay: &mut Relay, membership: &Membership) {
 }
 
 /// Returns the configuration of the file if it was taken.
-fn reload(relay: &mut Relay, membership: &Membership, file: &Path) -> Option<Config> {
+fn read_again(relay: &mut Relay, membership: &Membership, file: &Path) -> Option<Config> {
     let config = match Config::load(file) {
         Ok(config) => config,
         Err(error) => {
-            tracing::error!("the configuration stays as it was: {error}");
+            reload::refused(error);
             return None;
         }
     };
@@ -192,7 +173,7 @@ fn reload(relay: &mut Relay, membership: &Membership, file: &Path) -> Option<Con
     let taken = membership.check(&config).map_err(StartError::from);
     match taken.and_then(|()| relay.reload(membership.of(&config))) {
         Ok(()) => {
-            tracing::info!("the configuration was read again from {}", file.display());
+            reload::taken(file);
             let config = relay.config();
             let is_new = |name: &str, listener: &Listener| {
                 before.listeners.get(name).is_none_or(|before| before.address != listener.address)
@@ -203,7 +184,7 @@ fn reload(relay: &mut Relay, membership: &Membership, file: &Path) -> Option<Con
                 }
             }
             if threads != relay.threads() {
-                tracing::warn!("threads = {threads} is taken at the next start");
+                reload::at_next_start(format_args!("threads = {threads}"));
             }
             if let Some(key) = key.filter(|key| Some(key) != fingerprint(&before).as_ref()) {
                 tracing::info!("this node's key is {key}");
@@ -212,33 +193,16 @@ fn reload(relay: &mut Relay, membership: &Membership, file: &Path) -> Option<Con
         Err(error) => {
             let restart = "; the node gave up when it started what it did not need: restart it";
             let place = error.place_in(file).map_or(String::new(), |place| format!("{place}: "));
-            tracing::error!(
-                "the configuration stays as it was: {place}{error}{}",
-                if error.is_privilege() { restart } else { "" }
-            );
+            reload::refused(format_args!("{place}{error}{}", if error.is_privilege() { restart } else { "" }));
             return None;
         }
     }
     Some(config)
 }
 
-/// Says on standard output where the node listens. Whoever read it may have gone, or not read: the node does not wait for it.
-fn announce(config: &Config, relay: &Relay) {
-    let mut text = String::new();
-    for (name, listener) in &config.listeners {
-        if let Some(address) = relay.address(name) {
-            // A string takes whatever is written to it.
-            let _ = writeln!(text, "listening {} {address}", listener.kind.word());
-        }
-    }
-    text.push_str("ready\n");
-    let say = move || {
-        let mut out = io::stdout().lock();
-        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            tracing::warn!("nobody could be told on standard output that this node is ready: {error}");
-        }
-    };
-    if let Err(error) = std::thread::Builder::new().name("announce".into()).spawn(say) {
-        tracing::warn!("nobody could be told on standard output that this node is ready: {error}");
-    }
+/// What the node has, for whoever started it.
+fn listening(config: &Config, relay: &Relay) -> String {
+    let bound = config.listeners.iter().filter_map(|(name, listener)| Some((listener, relay.address(name)?)));
+    let lines = bound.map(|(listener, address)| format!("listening {} {address}\n", listener.kind.word()));
+    lines.chain(["ready\n".into()]).collect()
 }

@@ -1,13 +1,13 @@
 //! What a node tells its operator of the overlay.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::time::Duration;
 
-use ekiden_net::status_socket::{self, AskError, PATIENCE};
 use ekiden_overlay::choice::Why;
 use ekiden_overlay::path::{Class, Direction, Path};
 use ekiden_overlay::places::Place;
+use ekiden_service::status::{StatusError, Whose, ask as ask_status};
+use ekiden_service::status_socket;
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
 
@@ -204,47 +204,6 @@ pub struct CandidateStatus {
     pub age_s: f64,
 }
 
-/// Why a node has not told its status.
-#[derive(Debug, thiserror::Error)]
-pub enum StatusError {
-    /// There is none.
-    #[error("no node of an overlay runs in this network namespace: none whose configuration has a section [overlay]")]
-    None,
-    /// None with this name.
-    #[error("no node '{0}' of an overlay runs in this network namespace")]
-    NoNode(String),
-    /// There are several.
-    #[error("several nodes of an overlay run here, say which with --node: {0}")]
-    Several(String),
-    /// It does not answer this user.
-    #[error("the node '{0}' answers root and its own user alone; ask it as one of them")]
-    Refused(String),
-    /// Another user's program has taken the name.
-    #[error(
-        "what answers for the node '{node}' is none of root or of this user, but a program of user {user}; if that user is the node's own, ask as that one: `setpriv --reuid {user} --clear-groups ekiden overlay …`"
-    )]
-    Stranger {
-        /// The node asked for.
-        node: String,
-        /// The number of the user whose program it is.
-        user: u32,
-    },
-    /// It has not answered.
-    #[error("the node '{node}' gives no answer within {} s; is its process stopped?", PATIENCE.as_secs())]
-    Late {
-        /// The node asked for.
-        node: String,
-    },
-    /// What came is no status.
-    #[error("the node '{node}' gives no usable answer: {source}; is it of the same build?")]
-    Unusable {
-        /// The node asked for.
-        node: String,
-        /// What is wrong.
-        source: io::Error,
-    },
-}
-
 /// What the names of all nodes' sockets begin with.
 const SOCKETS: &str = "ekiden/overlay/";
 
@@ -258,23 +217,25 @@ pub fn socket_name(node: &str) -> String {
 /// # Errors
 /// If there is none, or it does not answer.
 pub fn ask(node: Option<&str>) -> Result<Status, StatusError> {
-    let all = || status_socket::names(SOCKETS).unwrap_or_default();
     let node = match node {
         Some(node) => node.to_owned(),
-        None => match &all()[..] {
-            [] => return Err(StatusError::None),
+        None => match &status_socket::names(SOCKETS).unwrap_or_default()[..] {
+            [] => {
+                return Err(StatusError::Nobody(
+                    "no node of an overlay runs in this network namespace: none whose configuration has a section [overlay]".into(),
+                ));
+            }
             [only] => only.clone(),
-            several => return Err(StatusError::Several(several.join(", "))),
+            several => {
+                let names = several.join(", ");
+                return Err(StatusError::Nobody(format!(
+                    "several nodes of an overlay run here, say which with --node: {names}"
+                )));
+            }
         },
     };
-    let text = status_socket::ask(&socket_name(&node)).map_err(|error| match error {
-        AskError::Nobody => StatusError::NoNode(node.clone()),
-        AskError::Refused => StatusError::Refused(node.clone()),
-        AskError::Stranger(user) => StatusError::Stranger { node: node.clone(), user },
-        AskError::Late => StatusError::Late { node: node.clone() },
-        AskError::Failed(source) => StatusError::Unusable { node: node.clone(), source },
-    })?;
-    serde_json::from_slice(&text).map_err(|error| StatusError::Unusable { node, source: error.into() })
+    let nobody = |node: &str| format!("no node '{node}' of an overlay runs in this network namespace");
+    ask_status(&socket_name(&node), Whose { kind: "node", name: node }, nobody)
 }
 
 pub(super) fn seconds(time: Time) -> f64 {

@@ -152,12 +152,11 @@ fn acquire(node: &Node, address: IpAddr) -> Option<QuotaGuard<ClientKey>> {
     let limits = &node.config().limits;
     let is_own = client.is_own();
     let rate = if is_own { limits.loopback_rate } else { limits.client_rate };
-    // Clients on this machine share one address, and use its files in any case. An operator who sets the limit knows them.
-    let most = if is_own || limits.limits_clients { u32::MAX } else { node.most_of_one_client() };
-    let quota = node.clients.acquire(client, Allowance { rate, open: limits.client_connections.min(most) });
+    let open = node.most_of_client(client);
+    let quota = node.clients.acquire(client, Allowance { rate, open });
     let refused = quota.map_err(|limit| {
         let key = match limit {
-            Limit::Open(_) if most < limits.client_connections => {
+            Limit::Open(_) if open < limits.client_connections => {
                 "half of limits.connections, or of what the limit of open files allows".into()
             }
             Limit::Rate(_) if is_own => "limits.loopback_rate".into(),

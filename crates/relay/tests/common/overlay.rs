@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ekiden_keys::Identity;
-use ekiden_net::status_socket;
 use ekiden_relay::{Config, Relay, Status, socket_name};
+use ekiden_service::status_socket;
 
 use super::{directory, socks, spare_port};
 

@@ -15,8 +15,8 @@ use tokio::net::UnixListener;
 use tokio::time::{sleep, timeout};
 
 use crate::askers::Askers;
-use crate::kernel_text::kernel_text;
-use crate::privileges::peer_user;
+use ekiden_net::kernel_text;
+use ekiden_net::privileges::peer_user;
 
 /// How long whoever asks waits for the answer to go on.
 pub const PATIENCE: Duration = Duration::from_secs(10);

@@ -22,7 +22,7 @@ use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use crate::askers::Askers;
-use crate::privileges::peer_user;
+use ekiden_net::privileges::peer_user;
 
 /// The longest question in bytes, with the end of its line.
 pub const QUESTION_MOST: usize = 1024;

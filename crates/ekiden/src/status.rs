@@ -1,0 +1,146 @@
+//! `ekiden status`.
+
+use ekiden_gateway::status as gateway;
+use ekiden_relay::status::{LimitStatus, Open, Running, ask, processes};
+use ekiden_report::Table;
+use ekiden_service::status::StatusError;
+use ekiden_service::status_socket::names;
+use ekiden_tunnel::status as tunnel;
+use ekiden_units::Bytes;
+use serde::Serialize;
+
+use crate::out::{self, Width};
+
+/// No line is longer than a narrow terminal: what is wrapped cannot be copied.
+const EXAMPLES: &str = "Examples:
+    # all nodes, tunnels and gateways that run here
+    ekiden status
+    # one node, for other programs
+    ekiden status island --json";
+
+/// Show what of ekiden runs here: nodes with their listeners, streams and limits, tunnels and gateways.
+///
+/// Asks the programs of this network namespace. They answer root and their own user. `ekiden overlay status`, `ekiden tunnel status` and
+/// `ekiden gateway status` say more of an overlay, a tunnel and a gateway.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// Only the node of this name, or of this process.
+    #[arg(value_name = "NODE")]
+    node: Option<String>,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    width: Width,
+}
+
+/// What runs.
+#[derive(Serialize)]
+struct Found {
+    nodes: Vec<Running>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tunnels: Option<Vec<tunnel::Status>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gateways: Option<Vec<gateway::Status>>,
+}
+
+/// Asks, and prints the answers.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let found = find(args.node.as_deref())?;
+    match args.json {
+        true => out::line(serde_json::to_string_pretty(&found)?),
+        false => out::text(args.width.fitted(&text(&found, args.width.columns()))),
+    }
+}
+
+fn find(node: Option<&str>) -> Result<Found, StatusError> {
+    let is_meant = |running: &Running| match node {
+        Some(node) => running.node == node || running.pid.to_string() == node,
+        None => true,
+    };
+    let nodes: Vec<Running> = answers(processes().into_iter().map(ask))?.into_iter().filter(is_meant).collect();
+    if let Some(node) = node {
+        return match nodes.is_empty() {
+            true => Err(StatusError::Nobody(format!("no node '{node}' runs in this network namespace"))),
+            false => Ok(Found { nodes, tunnels: None, gateways: None }),
+        };
+    }
+    let devices = |beginning: &str| names(beginning).unwrap_or_default();
+    let tunnels = answers(devices(&tunnel::socket_name("")).iter().map(|device| tunnel::ask(device)))?;
+    let gateways = answers(devices(&gateway::socket_name("")).iter().map(|device| gateway::ask(device)))?;
+    if nodes.is_empty() && tunnels.is_empty() && gateways.is_empty() {
+        return Err(StatusError::Nobody(
+            "no node, tunnel or gateway runs in this network namespace; `ip netns exec NAME ekiden status` asks in another one".into(),
+        ));
+    }
+    Ok(Found { nodes, tunnels: Some(tunnels), gateways: Some(gateways) })
+}
+
+/// All that answer. Those that have ended meanwhile are none.
+fn answers<T>(asked: impl Iterator<Item = Result<T, StatusError>>) -> Result<Vec<T>, StatusError> {
+    asked.filter(|answer| !matches!(answer, Err(StatusError::Nobody(_)))).collect()
+}
+
+fn text(found: &Found, columns: Option<usize>) -> String {
+    let mut blocks: Vec<String> = found.nodes.iter().map(|running| of_node(running, columns)).collect();
+    let tunnels = found.tunnels.iter().flatten().map(|tunnel| {
+        let up = tunnel.peers.iter().flat_map(|peer| &peer.connections).filter(|connection| connection.is_up).count();
+        let all = tunnel.peers.iter().flat_map(|peer| &peer.connections).count();
+        format!("tunnel {} of {}: {up} of {all} connections are up\n", tunnel.device, tunnel.name)
+    });
+    let gateways = found.gateways.iter().flatten().map(|gateway| {
+        let streams: u64 = gateway.groups.iter().map(|group| group.streams).sum();
+        format!("gateway on {}: {streams} streams in {} groups\n", gateway.device, gateway.groups.len())
+    });
+    blocks.extend(tunnels);
+    blocks.extend(gateways);
+    blocks.join("\n")
+}
+
+fn of_node(running: &Running, columns: Option<usize>) -> String {
+    let state = if running.is_draining { "it accepts nothing more, and ends with its last stream; " } else { "" };
+    let mut text = format!(
+        "node {}: {} streams of {} clients; {state}process {}, for {}, ekiden {}\n",
+        running.node,
+        running.streams,
+        running.clients,
+        running.pid,
+        out::ago(running.running_s as f64),
+        running.version
+    );
+    let mut table = |head: &[&str], rows: Vec<Vec<String>>| {
+        if !rows.is_empty() {
+            let mut table = Table::new(head.iter().copied());
+            rows.into_iter().for_each(|row| table.row(row));
+            text += &format!("{}\n", table.to_text_within(columns));
+        }
+    };
+    let listeners = running.listeners.iter();
+    table(
+        &["listener", "kind", "address"],
+        listeners.map(|one| vec![one.name.clone(), one.kind.clone(), one.address.clone()]).collect(),
+    );
+    let peers = running.peers.iter().map(|peer| {
+        let state = if peer.is_failing { "not reached" } else { "" };
+        vec![peer.name.clone(), peer.address.clone(), peer.streams.to_string(), peer.idle.to_string(), state.into()]
+    });
+    table(&["peer", "address", "streams", "idle", ""], peers.collect());
+    let open = |all: &[Open]| all.iter().map(|one| vec![one.name.clone(), one.open.to_string()]).collect();
+    table(&["streams of node", "open"], open(&running.nodes));
+    table(&["user", "connections"], open(&running.users));
+    let limits = running.limits.iter().map(|limit| {
+        let by = limit.by.clone().unwrap_or_default();
+        vec![limit.limit.clone(), amount(limit, limit.used), amount(limit, limit.most), by]
+    });
+    table(&["limit", "used", "of", "by"], limits.collect());
+    text
+}
+
+/// As people read it.
+fn amount(limit: &LimitStatus, value: u64) -> String {
+    match limit.limit.as_str() {
+        "limits.memory" => Bytes(value).rounded(),
+        _ => value.to_string(),
+    }
+}

@@ -1,0 +1,49 @@
+# One program: $COMMAND with $FILE, to which $CHANGE can be added; `ekiden $STATUS` asks it.
+set -euo pipefail
+trap 'echo "line $LINENO: $BASH_COMMAND" >&2; cat said ready >&2 || true' ERR
+fail() { echo "$*" >&2; cat said ready >&2 || true; exit 1; }
+await() {
+  local end=$((SECONDS + $1)); shift
+  until "$@" > /dev/null 2>&1; do
+    [ $SECONDS -lt $end ] || fail "waited in vain for: $*"
+    sleep 0.05
+  done
+}
+mount --make-rprivate /
+mount -t tmpfs none /sys/fs/bpf
+ip link set lo up
+ip link add wan0 type veth peer name far0
+ip link set wan0 up
+"$EKIDEN" keygen node.key > /dev/null
+PRINT=$("$EKIDEN" keygen other.key | grep -o 'sha256:[0-9a-f]*')
+printf '%s' "${FILE//\$PRINT/$PRINT}" > right.toml
+
+# The configuration is checked and shown, and what is shown is the same configuration.
+if [ "$COMMAND" != "measure server" ]; then
+  "$EKIDEN" $COMMAND -c right.toml --check > checked
+  grep -q "right.toml: ok" checked || fail "$(cat checked)"
+  "$EKIDEN" $COMMAND -c right.toml --show-config > shown.toml
+  "$EKIDEN" $COMMAND -c shown.toml --show-config | diff shown.toml - || fail "what is shown is read as another one"
+fi
+printf 'no_such_key = 1\n' | cat - right.toml > wrong.toml
+code=0; "$EKIDEN" $COMMAND -c wrong.toml > said 2>&1 || code=$?
+[ $code = 3 ] && grep -q "wrong.toml:1: .*no_such_key" said || fail "$code"
+
+# It starts, and SIGHUP does not end it.
+cp right.toml file.toml
+(exec "$EKIDEN" $COMMAND -c file.toml > ready 2> said) & program=$!
+await 20 grep -q "^ready$\|^listening on" ready
+hang_up() { local lines=$(grep -c "configuration" said || true); kill -HUP $program; await 10 told $lines; }
+told() { [ "$(grep -c "configuration\|next start" said)" -gt $1 ]; }
+cp wrong.toml file.toml; hang_up
+grep -q "ERROR.*the configuration stays as it was: file.toml:1: .*no_such_key" said || fail "a wrong file"
+kill -0 $program || fail "a wrong file has ended it"
+cp right.toml file.toml; hang_up
+grep -q "INFO.*the configuration was read again from file.toml" said || fail "the same file"
+printf '%s' "$CHANGE" >> file.toml; hang_up
+grep -q "read again from file.toml$\|next start" said || fail "a changed file"
+if [ -n "$STATUS" ]; then
+  await 10 "$EKIDEN" $STATUS
+fi
+kill $program; code=0; wait $program || code=$?
+[ $code = 0 ] || fail "it ended with $code"

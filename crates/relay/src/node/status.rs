@@ -1,0 +1,199 @@
+//! What a running node tells its operator: what it has, for whom, and how near it is to its limits.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ekiden_service::status::{StatusError, Whose, ask as ask_status};
+use ekiden_service::status_socket;
+use ekiden_transport::budget;
+use serde::{Deserialize, Serialize};
+use tokio::net::UnixListener;
+
+use super::Relay;
+use crate::access::quota::ClientKey;
+use crate::config::Listener;
+use crate::pool::PeerStatus;
+use crate::shared::Node;
+
+/// What the names of all nodes' sockets begin with. The number of the process follows: two of one name may run, such as one that drains
+/// beside the one that comes after it.
+const SOCKETS: &str = "ekiden/proxy/";
+
+/// A running node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Running {
+    /// Its name.
+    pub node: String,
+    /// The release that it is of.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// For how many seconds it has run.
+    pub running_s: u64,
+    /// Whether it accepts nothing more, and ends with its last stream.
+    pub is_draining: bool,
+    /// Where connections are accepted.
+    pub listeners: Vec<ListenerStatus>,
+    /// Streams and requests under way.
+    pub streams: u64,
+    /// Nodes that this one connects to.
+    pub peers: Vec<PeerStatus>,
+    /// Nodes whose streams come to this one.
+    pub nodes: Vec<Open>,
+    /// Users that have connections.
+    pub users: Vec<Open>,
+    /// Clients' addresses that have connections.
+    pub clients: u64,
+    /// How near it is to its limits.
+    pub limits: Vec<LimitStatus>,
+}
+
+/// A listener.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ListenerStatus {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its address and port.
+    pub address: String,
+}
+
+/// What one of many has open.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Open {
+    /// Whose it is.
+    pub name: String,
+    /// Connections of a user, streams of a node.
+    pub open: u64,
+}
+
+/// A limit and what counts for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitStatus {
+    /// Its key in the configuration, or what else limits.
+    pub limit: String,
+    /// What counts now; bytes or a number.
+    pub used: u64,
+    /// What may be.
+    pub most: u64,
+    /// Of limits for each client or user: the one that is nearest.
+    pub by: Option<String>,
+}
+
+/// Answers for a node until the process ends.
+pub struct Answers {
+    listeners: Arc<Mutex<Vec<ListenerStatus>>>,
+}
+
+impl Answers {
+    /// Within the event loop of the process. A node that cannot be asked goes on all the same.
+    pub fn start(relay: &Relay) -> Self {
+        let answers = Self { listeners: Arc::default() };
+        answers.follow(relay);
+        let listener = status_socket::listen(&format!("{SOCKETS}{}", std::process::id()));
+        match listener.and_then(UnixListener::from_std) {
+            Ok(listener) => {
+                let (node, listeners) = (relay.node.clone(), answers.listeners.clone());
+                let status = move || serde_json::to_vec(&of(&node, &listeners)).unwrap_or_default();
+                tokio::spawn(status_socket::answer_all(listener, status, |why| tracing::debug!("{why}")));
+            }
+            Err(error) => unasked(&error),
+        }
+        answers
+    }
+
+    /// Takes the listeners of another configuration.
+    pub fn follow(&self, relay: &Relay) {
+        let config = relay.config();
+        let bound = config.listeners.iter().filter_map(|(name, listener)| Some((name, listener, relay.address(name)?)));
+        let listeners = bound.map(|(name, listener, address)| ListenerStatus {
+            name: name.clone(),
+            kind: listener.kind.word().into(),
+            address: address.to_string(),
+        });
+        *self.listeners.lock().unwrap_or_else(PoisonError::into_inner) = listeners.collect();
+    }
+}
+
+fn unasked(error: &io::Error) {
+    tracing::warn!("`ekiden status` will not find this node: {error}");
+}
+
+/// The processes of this network namespace that can be asked.
+pub fn processes() -> Vec<u32> {
+    let names = status_socket::names(SOCKETS).unwrap_or_default();
+    names.iter().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// Asks the node of this process.
+///
+/// # Errors
+/// If there is none, or it does not answer.
+pub fn ask(pid: u32) -> Result<Running, StatusError> {
+    let nobody = |pid: &str| format!("process {pid} is no node that runs here");
+    ask_status(&format!("{SOCKETS}{pid}"), Whose { kind: "node of process", name: pid.to_string() }, nobody)
+}
+
+fn of(node: &Node, listeners: &Mutex<Vec<ListenerStatus>>) -> Running {
+    let config = node.config();
+    let clients = node.clients.open();
+    Running {
+        node: config.name.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+        running_s: node.started.elapsed().as_secs(),
+        is_draining: node.is_stopping(),
+        listeners: match node.is_stopping() {
+            true => Vec::new(),
+            false => listeners.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        },
+        streams: node.busy() as u64,
+        peers: node.pool.status(),
+        nodes: sorted(node.node_streams.open()),
+        users: sorted(node.users.open()),
+        clients: clients.len() as u64,
+        limits: limits(node, &clients),
+    }
+}
+
+/// Those with most first.
+fn sorted(open: Vec<(impl ToString, u32)>) -> Vec<Open> {
+    let mut all: Vec<_> =
+        open.iter().map(|(name, open)| Open { name: name.to_string(), open: (*open).into() }).collect();
+    all.sort_by(|one, other| other.open.cmp(&one.open).then_with(|| one.name.cmp(&other.name)));
+    all
+}
+
+fn limits(node: &Node, clients: &[(ClientKey, u32)]) -> Vec<LimitStatus> {
+    let config = node.config();
+    let limits = &config.limits;
+    let open = node.connections.load(Ordering::Relaxed);
+    let limit = |limit: &str, used: usize, most: usize| LimitStatus {
+        limit: limit.into(),
+        used: used as u64,
+        most: most as u64,
+        by: None,
+    };
+    let of_each = |limit: &str, nearest: Option<(String, u32, u32)>, most: u32| {
+        let (by, used, most) = nearest.map_or((None, 0, most), |(by, used, most)| (Some(by), used, most));
+        LimitStatus { limit: limit.into(), used: used.into(), most: most.into(), by }
+    };
+    let client = clients.iter().max_by_key(|(client, open)| (*open, *client));
+    let client = client.map(|(client, open)| (client.to_string(), *open, node.most_of_client(*client)));
+    let strangers = node.most_strangers();
+    let mut all = vec![
+        limit("limits.connections", open, limits.connections as usize),
+        limit("open files", open, node.served_by_files()),
+        limit("limits.memory", budget::held(), limits.memory),
+        of_each("limits.client_connections", client, limits.client_connections),
+        limit("without a proven key", node.strangers.count(), strangers.all),
+    ];
+    if config.listeners.values().any(Listener::has_users) {
+        let user = node.users.open().into_iter().max_by_key(|(user, open)| (*open, user.clone()));
+        let user = user.map(|(user, open)| (user, open, limits.user_connections));
+        all.push(of_each("limits.user_connections", user, limits.user_connections));
+    }
+    all
+}

@@ -25,6 +25,7 @@ const TRIALS: &[(&str, &str)] = &[
     ("a path that drops large packets and says nothing", include_str!("tunnel/black_hole.sh")),
     ("measuring a path that drops large packets and says nothing", include_str!("tunnel/measured_black_hole.sh")),
     ("a listener that answers into its own tunnel says so", include_str!("tunnel/loop.sh")),
+    ("SIGHUP takes what is new of connections", include_str!("tunnel/reload.sh")),
 ];
 
 pub fn trials() -> Vec<Trial> {

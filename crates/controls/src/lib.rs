@@ -9,7 +9,7 @@ use ekiden_congestion::{Algorithm, CongestionParameters, Tunables};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
 
 pub use ekiden_bpf::Registration;
-pub use parameters::{RawCongestion, show, tunables};
+pub use parameters::{RawCongestion, sections, show, tunables};
 
 /// Why a congestion control is not available.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use ekiden_congestion::{CongestionParameters, ParameterError, Tunables};
+use ekiden_config::{Key, Section};
+use ekiden_congestion::{CongestionParameters, PARAMETERS, Parameter, ParameterError, Tunables};
 use ekiden_files::suggestion;
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
@@ -48,4 +49,22 @@ pub fn show(tunables: &Tunables, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 fn message(error: &ParameterError) -> String {
     let near = error.unknown().map_or(String::new(), |(wrong, known)| suggestion(wrong, known));
     format!("{error}{near}")
+}
+
+/// The keys of each table in `[congestion]`.
+pub fn sections() -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
+    for parameter in &PARAMETERS {
+        let (group, name) = parameter.name.split_once('.').unwrap_or(("", parameter.name));
+        let title = format!("[congestion.{group}]");
+        let default = Parameter::written(parameter.default);
+        let shape = serde_json::json!({});
+        let key =
+            Key { name, values: parameter.range(), default, meaning: parameter.meaning, shape, is_required: false };
+        match sections.last_mut().filter(|section| section.name == title) {
+            Some(section) => section.keys.push(key),
+            None => sections.push(Section { name: title, keys: vec![key] }),
+        }
+    }
+    sections
 }

@@ -5,8 +5,9 @@ mod status;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use ekiden_gateway::Config;
+use ekiden_gateway::{Config, sections};
 
+use crate::about::About;
 use crate::whose::whose;
 use crate::{log, out};
 
@@ -40,8 +41,10 @@ pub struct Args {
     #[command(subcommand)]
     action: Option<Action>,
     /// The gateway's configuration (TOML).
-    #[arg(short, long, value_name = "FILE", required = true)]
+    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["keys", "schema"])]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    about: About,
     /// Say whether the configuration can be used, and exit. Changes nothing, and does not look at the device.
     #[arg(long)]
     check: bool,
@@ -75,8 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             out::line(format_args!("removed from {}", args.device))
         }
         (None, Some(file)) => keep(file, args),
-        // The command line demands the file where there is no action.
-        (None, None) => Ok(()),
+        (None, None) => args.about.told("ekiden gateway", &sections()).map(drop),
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![deny(clippy::print_stderr)]
 
+mod about;
 mod children;
 mod congestion;
 mod demo;

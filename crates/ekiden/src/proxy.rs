@@ -6,6 +6,7 @@ use anyhow::Context;
 use ekiden_relay::{Config, Relay, Rules, StartError, sections};
 use ekiden_transport::Security;
 
+use crate::about::About;
 use crate::start::loaded;
 use crate::whose::whose;
 use crate::{log, out};
@@ -49,11 +50,10 @@ const EXAMPLE: &str = r#"Example of a configuration (TOML):
 #[command(after_long_help = EXAMPLE)]
 pub struct Args {
     /// The node's configuration (TOML).
-    #[arg(short, long, value_name = "FILE", required_unless_present = "keys")]
+    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["keys", "schema"])]
     config: Option<PathBuf>,
-    /// Print every key of a configuration with its values, its default and its meaning, and exit.
-    #[arg(long, exclusive = true)]
-    keys: bool,
+    #[command(flatten)]
+    about: About,
     /// Say whether the configuration can be used, and exit. Brings nothing into the kernel.
     #[arg(long)]
     check: bool,
@@ -70,8 +70,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<()> {
     let _log = log::start()?;
     let Some(file) = args.config else {
-        let all: Vec<String> = sections().iter().map(ToString::to_string).collect();
-        return out::line(out::wrapped(&all.join("\n")));
+        return args.about.told("ekiden proxy", &sections()).map(drop);
     };
     let runs = !(args.show_config || args.print_rules || args.check);
     let config = loaded(runs, || Config::load(&file)).map_err(|error| whose(&file, "proxy", error))?;

@@ -5,8 +5,9 @@ mod status;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use ekiden_tunnel::{Config, StartError};
+use ekiden_tunnel::{Config, StartError, sections};
 
+use crate::about::About;
 use crate::start::loaded;
 use crate::whose::whose;
 use crate::{log, out};
@@ -51,8 +52,10 @@ pub struct Args {
     #[command(subcommand)]
     action: Option<Action>,
     /// The tunnel's configuration (TOML).
-    #[arg(short, long, value_name = "FILE", required = true)]
+    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["keys", "schema"])]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    about: About,
     /// Say whether the configuration can be used, and exit. Changes nothing.
     #[arg(long)]
     check: bool,
@@ -71,8 +74,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     match (&args.action, &args.config) {
         (Some(Action::Status(args)), _) => status::run(args),
         (None, Some(file)) => carry(file, args),
-        // The command line demands the file where there is no action.
-        (None, None) => Ok(()),
+        (None, None) => args.about.told("ekiden tunnel", &sections()).map(drop),
     }
 }
 

@@ -64,30 +64,6 @@ fn every_tunnel_in_the_documentation_is_accepted() {
     }
 }
 
-/// Between marks, the tables of the reference are what the program says. `EKIDEN_GOLDENS=write` writes them.
-#[test]
-fn the_reference_has_every_key_as_the_program_reads_it() {
-    let file = root().join("docs/guide/reference.md");
-    let before = std::fs::read_to_string(&file).unwrap();
-    let mut text = before.clone();
-    for section in ekiden_relay::sections() {
-        let (start, end) = (format!("<!-- keys: {} -->\n", section.name), "<!-- end of keys -->");
-        let (head, rest) = text.split_once(&start).unwrap_or_else(|| panic!("{} has no {start}", file.display()));
-        let (_, tail) = rest.split_once(end).unwrap();
-        let mut table = String::from("| key | values | default | meaning |\n|---|---|---|---|\n");
-        for key in &section.keys {
-            let default = if key.default.is_empty() { "–" } else { &key.default };
-            table += &format!("| `{}` | {} | {default} | {} |\n", key.name, key.values, key.meaning);
-        }
-        text = format!("{head}{start}{table}{end}{tail}");
-    }
-    if std::env::var("EKIDEN_GOLDENS").is_ok_and(|value| value == "write") {
-        std::fs::write(&file, &text).unwrap();
-    } else {
-        assert!(text == before, "{} is not what `ekiden proxy --keys` says: EKIDEN_GOLDENS=write", file.display());
-    }
-}
-
 #[test]
 fn every_call_of_ekiden_peer_in_the_documentation_works() {
     let examples = marked("sh peer");

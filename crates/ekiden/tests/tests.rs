@@ -19,6 +19,7 @@ mod order;
 mod pcap;
 mod privileges;
 mod record;
+mod reference;
 mod rooms;
 mod shown;
 mod simulate;

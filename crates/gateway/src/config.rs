@@ -3,12 +3,15 @@
 use std::path::Path;
 
 use ekiden_bpf::gateway::{self, Idle, Settings};
-pub use ekiden_files::ConfigError;
+pub use ekiden_config::ConfigError;
+use ekiden_config::load;
 use ekiden_units::Time;
 
 mod raw;
 mod resolve;
 mod show;
+
+pub use raw::sections;
 
 /// A gateway's configuration, resolved and checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,8 +45,7 @@ impl Config {
     /// # Errors
     /// If something in it cannot be used: with the line.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        let text = ekiden_files::read_config(file)?;
-        resolve::parse(&text, file)
+        load(file, resolve::parse)
     }
 
     /// Whether a file is a gateway's configuration rather than another command's: its device is a name.

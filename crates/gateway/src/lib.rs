@@ -14,7 +14,7 @@ mod renewing;
 pub mod status;
 mod throttlings;
 
-pub use config::{Config, ConfigError, Group};
+pub use config::{Config, ConfigError, Group, sections};
 pub use error::{RemoveError, StartError};
 pub use keeper::run;
 pub use programs::remove;

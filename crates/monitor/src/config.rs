@@ -3,14 +3,16 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use ekiden_files::ConfigError;
+pub use ekiden_config::ConfigError;
+use ekiden_config::{load, words};
 use ekiden_keys::Fingerprint;
 use ekiden_units::{Bytes, Time};
-use serde::Deserialize;
 
 mod raw;
 mod resolve;
 mod show;
+
+pub use raw::sections;
 
 /// A monitor's configuration, resolved and checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,14 +75,14 @@ pub enum Server {
     Iperf3(String),
 }
 
-/// Which way data goes, as the monitor sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// From the server to here: a download.
-    Receive,
-    /// From here to the server.
-    Send,
+words! {
+    /// Which way data goes, as the monitor sees it.
+    Direction {
+        /// From the server to here: a download.
+        Receive = "receive",
+        /// From here to the server.
+        Send = "send",
+    }
 }
 
 impl Config {
@@ -89,8 +91,7 @@ impl Config {
     /// # Errors
     /// If something in it cannot be used: with the line.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        let text = ekiden_files::read_config(file)?;
-        resolve::parse(&text, file)
+        load(file, resolve::parse)
     }
 
     /// The most payload that a day's rounds move, in bytes: as many as each target's `bytes`.
@@ -123,16 +124,6 @@ pub(crate) fn long_time(value: impl fmt::Display) -> String {
         Some(seconds) if seconds >= 3600 && seconds % 3600 == 0 => format!("{}h", seconds / 3600),
         Some(seconds) if seconds >= 60 && seconds % 60 == 0 => format!("{}min", seconds / 60),
         _ => text,
-    }
-}
-
-impl Direction {
-    /// As the configuration and the history have it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Receive => "receive",
-            Self::Send => "send",
-        }
     }
 }
 

@@ -17,7 +17,7 @@ mod text;
 
 pub use by_iperf3::by_iperf3;
 pub use by_server::by_server;
-pub use config::{Config, ConfigError, Direction, Offset, Server, Target};
+pub use config::{Config, ConfigError, Direction, Offset, Server, Target, sections};
 pub use export::{to_csv, to_json, to_prometheus};
 pub use gain::gains;
 pub use history::{History, HistoryError, Tally};

@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+pub use ekiden_config::ConfigError;
+use ekiden_config::load;
 use ekiden_congestion::Tunables;
-pub use ekiden_files::ConfigError;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::socket::TcpOptions;
 use ekiden_scenario::{Pull, Queue};
@@ -21,6 +22,8 @@ use crate::classes::Classes;
 mod raw;
 mod resolve;
 mod show;
+
+pub use raw::sections;
 
 /// A tunnel's configuration, resolved and checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -143,8 +146,7 @@ impl Config {
     /// # Errors
     /// If something in it cannot be used: with the line.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        let text = ekiden_files::read_config(file)?;
-        Self::parse(&text, file)
+        load(file, resolve::parse)
     }
 
     /// Whether a file is a tunnel's configuration rather than another command's: its device is a table.
@@ -159,8 +161,9 @@ impl Config {
         peers.flat_map(|(number, name)| self.allowed.of(number).map(move |network| (network, &name[..])))
     }
 
+    #[cfg(test)]
     fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
-        resolve::parse(text, file)
+        resolve::parse(ekiden_config::Source { text, file })
     }
 }
 

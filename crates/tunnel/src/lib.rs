@@ -26,7 +26,7 @@ mod tally;
 mod tun;
 mod vnet;
 
-pub use config::{Config, ConfigError, Peer};
+pub use config::{Config, ConfigError, Peer, sections};
 pub use device::check as check_device;
 pub use error::StartError;
 pub use host::warnings;

@@ -10,13 +10,14 @@ use ekiden_files::check_target;
 use ekiden_keys::Identity;
 use ekiden_monitor::{
     Config, Event, Failure, History, HistoryError, Measured, Server, Service, Target, Zone, by_iperf3, by_server,
-    picture, since, to_csv, to_json, to_prometheus, to_text,
+    picture, sections, since, to_csv, to_json, to_prometheus, to_text,
 };
 use ekiden_net::patience;
 use ekiden_service::reload;
 use ekiden_units::Time;
 use nix::sys::signal::{SigSet, Signal};
 
+use crate::about::About;
 use crate::log;
 use crate::out::{self, Width};
 use crate::usage::{distinct, svg};
@@ -49,8 +50,10 @@ enum Action {
 #[derive(clap::Args)]
 struct Run {
     /// The monitor's configuration (TOML).
-    #[arg(short, long, value_name = "FILE")]
-    config: PathBuf,
+    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["keys", "schema"])]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    about: About,
     /// Say whether the configuration can be used, and exit. Measures nothing.
     #[arg(long, conflicts_with = "once")]
     check: bool,
@@ -126,10 +129,13 @@ fn load(file: &Path) -> anyhow::Result<Config> {
 }
 
 fn keep(args: &Run) -> anyhow::Result<()> {
+    let Some(file) = &args.config else {
+        return args.about.told("ekiden measure monitor", &sections()).map(drop);
+    };
     if args.check {
-        return check(&args.config);
+        return check(file);
     }
-    let config = load(&args.config)?;
+    let config = load(file)?;
     if args.show_config {
         return out::toml(&config);
     }
@@ -149,7 +155,7 @@ fn keep(args: &Run) -> anyhow::Result<()> {
     let mut before = config.clone();
     let mut service =
         Service::new(config, history, Arc::new(move |target: &Target| measure(target, identity.as_ref())));
-    let (events, file) = (service.events(), args.config.clone());
+    let (events, file) = (service.events(), file.clone());
     thread::Builder::new().name("signals".into()).spawn(move || {
         while matches!(signals.wait(), Ok(Signal::SIGHUP)) {
             if let Some(changed) = read_again(&file, &mut before) {

@@ -25,6 +25,26 @@ if [ "$COMMAND" != "measure server" ]; then
   "$EKIDEN" $COMMAND -c right.toml --show-config > shown.toml
   "$EKIDEN" $COMMAND -c shown.toml --show-config | diff shown.toml - || fail "what is shown is read as another one"
 fi
+# Every key that is shown is in the schema, and among the keys.
+cat > known.py <<'P'
+import json, sys, tomllib
+schema, keys = json.load(open("schema.json")), open("keys").read()
+def check(value, schema, place):
+    assert schema is not None, f"{place} is not in the schema"
+    if isinstance(value, dict) and schema.get("type") == "object":
+        for key, inner in value.items():
+            assert place.count(".") > 0 or "NAME" in keys or key in keys
+            check(inner, schema["properties"].get(key) if "properties" in schema else schema["additionalProperties"], f"{place}.{key}")
+    elif isinstance(value, list):
+        [check(inner, schema["items"], place) for inner in value if "items" in schema]
+for file in sys.argv[1:]:
+    check(tomllib.load(open(file, "rb")), schema, file)
+P
+if [ "$COMMAND" != "measure server" ]; then
+  "$EKIDEN" $COMMAND --schema > schema.json
+  "$EKIDEN" $COMMAND --keys > keys
+  python3 known.py right.toml shown.toml
+fi
 printf 'no_such_key = 1\n' | cat - right.toml > wrong.toml
 code=0; "$EKIDEN" $COMMAND -c wrong.toml > said 2>&1 || code=$?
 [ $code = 3 ] && grep -q "wrong.toml:1: .*no_such_key" said || fail "$code"

@@ -1,82 +1,97 @@
-//! The configuration file as it is written. [`super::resolve`] checks it and puts in the defaults.
+//! The configuration file as it is written, with the description of each key. [`super::resolve`] checks it and puts in the defaults.
 
+use std::ops::RangeInclusive;
+
+use ekiden_bpf::gateway::{Idle, Settings};
+use ekiden_config::{Count, Ports, Section, range, section, words};
 use ekiden_units::{Fraction, Time};
+use ekiden_window_balance::BalanceSettings;
 use indexmap::IndexMap;
-use serde::Deserialize;
 use serde_spanned::Spanned;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Raw {
-    pub device: Spanned<String>,
-    pub ipv4_streams: Option<Spanned<i64>>,
-    pub ipv6_streams: Option<Spanned<i64>>,
-    pub idle: Option<Spanned<Time>>,
-    pub restart_within: Option<Spanned<Time>>,
-    #[serde(default)]
-    pub group: IndexMap<Spanned<String>, Spanned<RawGroup>>,
+/// The kernel's tables are made whole at the start.
+pub const STREAMS: RangeInclusive<Count> = Count(1)..=Count(10_000_000);
+/// The kernel's clock for this wraps after 19 hours.
+pub const IDLE: RangeInclusive<Time> = Time::secs(60)..=Time::secs(19 * 3600);
+/// Until a process comes that lets streams lose their places.
+pub const RESTART_WITHIN: RangeInclusive<Time> = Time::ms(0)..=Time::secs(3600);
+/// As a scenario's.
+pub const PARTS: RangeInclusive<Fraction> = Fraction(1)..=Fraction::ONE;
+pub const REPEATS: RangeInclusive<Count> = Count(1)..=Count(100_000);
+/// Its clock wraps after 71 minutes.
+pub const HOLD: RangeInclusive<Time> = Time::secs(1)..=Time::secs(3600);
+/// From 0, with which every stream takes part.
+pub const SHORTEST_RTT: RangeInclusive<Time> = Time::ms(0)..=Time::secs(10);
+/// RFC 7323, section 2.3.
+pub const SCALES: RangeInclusive<Count> = Count(0)..=Count(14);
+
+section! {
+    Raw: ""
+    /// The network device where the wide area network begins.
+    device: Spanned<String> = "a device";
+    /// How many streams of IPv4 there is room for; 100,000 take about 16.5 MB.
+    ipv4_streams: Count = range(&STREAMS), default Count(Settings::default().streams4.into());
+    /// And of IPv6; 100,000 take about 19 MB.
+    ipv6_streams: Count = range(&STREAMS), default Count(Settings::default().streams6.into());
+    /// A stream without packets for this long loses its place.
+    idle: Time = range(&IDLE), default Time::from(Idle::default().open);
+    /// How long its programs go on without the process; with `"0s"` they end with it. Needs tcx.
+    restart_within: Time = range(&RESTART_WITHIN), default Time::ms(0);
+    tables {
+        group: IndexMap<Spanned<String>, Spanned<RawGroup>> = [RawGroup::section()];
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawGroup {
-    pub sources: Spanned<Vec<Spanned<String>>>,
-    pub destinations: Option<Spanned<Vec<Spanned<String>>>>,
-    pub source_ports: Option<Spanned<RawPorts>>,
-    pub destination_ports: Option<Spanned<RawPorts>>,
-    pub policy: Option<RawPolicy>,
-    pub repeats: Option<Spanned<i64>>,
-    pub part: Option<Spanned<Fraction>>,
-    pub observes: Option<Spanned<RawObserved>>,
-    pub hold: Option<Spanned<Time>>,
-    pub shortest_rtt: Option<Spanned<Time>>,
-    pub assumed_scale: Option<Spanned<i64>>,
+words! {
+    RawPolicy {
+        Delivered = "delivered",
+        Paper = "paper",
+    }
 }
 
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "snake_case")]
-pub enum RawPolicy {
-    Delivered,
-    Paper,
+words! {
+    RawObserved {
+        Acknowledged = "acknowledged",
+        Sent = "sent",
+    }
 }
 
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "snake_case")]
-pub enum RawObserved {
-    Acknowledged,
-    Sent,
-}
-
-/// A port, or a range such as "6000-6100".
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "neither a port nor a range such as \"6000-6100\", of 1 to 65535; several ports apart need a group each"
-)]
-pub enum RawPorts {
-    One(i64),
-    Range(String),
+section! {
+    RawGroup: "[group.NAME]"
+    /// Networks, or hosts, that send data.
+    sources: Spanned<Vec<Spanned<String>>> = "[networks], one at least";
+    /// Networks, or hosts, that receive it.
+    destinations: Option<Spanned<Vec<Spanned<String>>>> = "[networks]", unset "all";
+    /// A port of the senders, or a range of them.
+    source_ports: Option<Spanned<Ports>> = "a port, or \"5000-6000\"", unset "all";
+    /// The same of the receivers.
+    destination_ports: Option<Spanned<Ports>> = "a port, or \"5000-6000\"", unset "all";
+    /// Which rule throttles the group; `paper`, that of the paper S2, is for experiments.
+    policy: Option<RawPolicy> = RawPolicy::values(), unset "delivered";
+    /// Repetitions of one ACK number that throttle the group; with `delivered` only those of receivers without SACK.
+    repeats: Count = range(&REPEATS), default Count(BalanceSettings::default().repeats.into());
+    /// Of `paper`: what is left of the flow while throttled.
+    part: Option<Spanned<Fraction>> = "above 0 to 100%", unset "80%";
+    /// Of `paper`: the flow is what is acknowledged in a round trip, or what is sent in one.
+    observes: Option<Spanned<RawObserved>> = RawObserved::values(), unset "acknowledged";
+    /// With `paper` throttling ends after so long without a repetition; with `delivered` a stream that is idle for longer loses its limit.
+    hold: Time = range(&HOLD), default Time::from(BalanceSettings::default().hold);
+    /// Streams with a shorter round trip between gateway and receiver are left alone.
+    shortest_rtt: Time = range(&SHORTEST_RTT), default Time::from(BalanceSettings::default().shortest_rtt);
+    /// The shift of the windows of streams whose handshake was not seen.
+    assumed_scale: Option<Spanned<Count>> = range(&SCALES);
 }
 
 /// Where an unknown key, in `[group.NAME]` or above all groups, would be known.
 pub fn right_place(key: &str, is_in_group: bool) -> Option<&'static str> {
+    let has = |section: Section| section.keys.iter().any(|known| known.name == key);
     match is_in_group {
-        true => fields::<Raw>().contains(&key.into()).then_some("it belongs above the first [group.…]"),
-        false => fields::<RawGroup>().contains(&key.into()).then_some("it belongs into [group.NAME]"),
+        true => has(Raw::section()).then_some("it belongs above the first [group.…]"),
+        false => has(RawGroup::section()).then_some("it belongs into [group.NAME]"),
     }
 }
 
-/// Every key of a configuration with the table that it is in, as serde knows them, for the guide.
-#[cfg(test)]
-pub fn every_key() -> Vec<String> {
-    let keys = [("", fields::<Raw>()), ("group.NAME.", fields::<RawGroup>())];
-    let all = keys.into_iter().flat_map(|(table, keys)| keys.into_iter().map(move |key| format!("{table}{key}")));
-    all.filter(|key| key != "group").collect()
-}
-
-/// The fields of a table, which its error about an unknown one lists.
-fn fields<T: serde::de::DeserializeOwned>() -> Vec<String> {
-    let error =
-        toml::from_str::<T>("no_such_key = 1").err().map(|error| error.message().to_owned()).unwrap_or_default();
-    error.split('`').skip(3).step_by(2).map(str::to_owned).collect()
+/// Every key of a configuration, by section.
+pub fn sections() -> Vec<Section> {
+    Raw::sections()
 }

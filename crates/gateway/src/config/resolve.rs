@@ -1,59 +1,45 @@
 //! Checks what a configuration says, and puts in the defaults.
 
-use std::fmt::Display;
-use std::ops::{Range, RangeInclusive};
-use std::path::Path;
+use std::ops::{Deref, RangeInclusive};
 
-use ekiden_bpf::gateway::{self, GatewayError, Settings};
-use ekiden_files::{explain, in_range, line_of};
+use ekiden_bpf::gateway::{self, GatewayError};
+use ekiden_config::{Count, Ports, Quantity, Source};
+use ekiden_files::line_of;
 use ekiden_net::device::NAME_BYTES_MOST;
 use ekiden_relay_proto::leg::is_node_name;
-use ekiden_units::{Fraction, NetworkError, Time, network};
+use ekiden_units::{Fraction, NetworkError, network};
 use ekiden_window_balance::{BalanceSettings, ObservedFlow, Policy};
 use ipnet::IpNet;
 use serde_spanned::Spanned;
 
-use super::raw::{self, Raw, RawGroup, RawObserved, RawPolicy, RawPorts};
+use super::raw::{
+    self, HOLD, IDLE, PARTS, REPEATS, RESTART_WITHIN, Raw, RawGroup, RawObserved, RawPolicy, SCALES, SHORTEST_RTT,
+    STREAMS,
+};
 use super::{Config, ConfigError, Group};
 
-/// The kernel's tables are made whole at the start.
-const STREAMS: RangeInclusive<i64> = 1..=10_000_000;
-/// The kernel's clock for this wraps after 19 hours.
-const IDLE: RangeInclusive<Time> = Time::secs(60)..=Time::secs(19 * 3600);
-/// Until a process comes that lets streams lose their places.
-const RESTART_WITHIN: RangeInclusive<Time> = Time::ms(0)..=Time::secs(3600);
-/// As a scenario's.
-const PARTS: RangeInclusive<Fraction> = Fraction(1)..=Fraction::ONE;
-const REPEATS: RangeInclusive<i64> = 1..=100_000;
-/// Its clock wraps after 71 minutes.
-const HOLD: RangeInclusive<Time> = Time::secs(1)..=Time::secs(3600);
-/// From 0, with which every stream takes part.
-const SHORTEST_RTT: RangeInclusive<Time> = Time::ms(0)..=Time::secs(10);
-/// RFC 7323, section 2.3.
-const SCALES: RangeInclusive<i64> = 0..=14;
+const SEVERAL_PORTS: &str = "several ports apart need a group each";
 
 const NAMELESS: &str = "the keys of a group stand in one table with its name: [group.NAME], for example [group.tokyo]";
 
 /// The prefix length of IPv6 addresses that stand for those of IPv4.
 const MAPPED: u8 = 96;
 
-/// A configuration, from its text. `file` is where errors say that it is.
-pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
-    let source = Source { text, file };
-    let raw: Raw = toml::from_str(text).map_err(|error| match key_without_group(text) {
-        Some(key) => ConfigError {
-            file: file.into(),
-            line: line_of(text, &["group", &key]),
-            reason: NAMELESS.into(),
-            is_lack: false,
-        },
-        None => source.error(error.span(), with_hint(explain(text, &error))),
-    })?;
-    source.resolve(&raw)
+/// A configuration, from its text.
+pub fn parse(source: Source<'_>) -> Result<Config, ConfigError> {
+    let Source { text, file } = source;
+    if let Some(key) = key_without_group(text) {
+        let line = line_of(text, &["group", &key]);
+        return Err(ConfigError { line, ..ConfigError::whole(file, NAMELESS) });
+    }
+    Resolver(source).resolve(&source.read_explained(|_, said| with_hint(said))?)
 }
 
 /// What a reader has said of the file, with what it cannot know: where a key belongs, and what the simulator alone has.
 fn with_hint(said: String) -> String {
+    if said.contains(Ports::WRONG) {
+        return format!("{said}; {SEVERAL_PORTS}");
+    }
     let hint = match said.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`')) {
         Some((key, place)) => raw::right_place(key, place.starts_with(" in group.")),
         None => said.split_once(".policy: unknown variant `").and_then(|(_, rest)| {
@@ -73,13 +59,18 @@ fn key_without_group(text: &str) -> Option<String> {
     table.get("group")?.as_table()?.iter().find(|(_, group)| !group.is_table()).map(|(key, _)| key.clone())
 }
 
-/// The file that errors name, and its text, in which they find the line.
-struct Source<'a> {
-    text: &'a str,
-    file: &'a Path,
+/// What is written in a file, on its way to a configuration.
+struct Resolver<'a>(Source<'a>);
+
+impl<'a> Deref for Resolver<'a> {
+    type Target = Source<'a>;
+
+    fn deref(&self) -> &Source<'a> {
+        &self.0
+    }
 }
 
-impl Source<'_> {
+impl Resolver<'_> {
     fn resolve(&self, raw: &Raw) -> Result<Config, ConfigError> {
         let device = raw.device.get_ref();
         // As dev_valid_name() in the kernel.
@@ -90,17 +81,14 @@ impl Source<'_> {
             let reason = format!("{device:?} cannot be the name of a network device; `ip link` shows their names");
             return Err(self.error(Some(raw.device.span()), reason));
         }
-        let default = Settings::default();
-        let streams = |key: &str, raw: &Option<Spanned<i64>>, default: u32| {
-            raw.as_ref().map_or(Ok(default), |number| Ok(self.in_range(key, number, &STREAMS)? as u32))
+        let streams = |key: &str, value: Option<&Spanned<Count>>, default: Count| {
+            Ok(self.in_range_if_set(key, value, &STREAMS)?.unwrap_or(default).value())
         };
-        let ipv4_streams = streams("ipv4_streams", &raw.ipv4_streams, default.streams4)?;
-        let ipv6_streams = streams("ipv6_streams", &raw.ipv6_streams, default.streams6)?;
-        let idle = gateway::Idle::default().open.into();
-        let idle = raw.idle.as_ref().map_or(Ok(idle), |idle| self.in_range("idle", idle, &IDLE))?;
-        let restart_within = raw.restart_within.as_ref();
-        let restart_within =
-            restart_within.map_or(Ok(Time::ms(0)), |time| self.in_range("restart_within", time, &RESTART_WITHIN))?;
+        let ipv4_streams = streams("ipv4_streams", raw.ipv4_streams.as_ref(), raw.ipv4_streams())?;
+        let ipv6_streams = streams("ipv6_streams", raw.ipv6_streams.as_ref(), raw.ipv6_streams())?;
+        let idle = self.in_range_if_set("idle", raw.idle.as_ref(), &IDLE)?.unwrap_or(raw.idle());
+        let restart_within = self.in_range_if_set("restart_within", raw.restart_within.as_ref(), &RESTART_WITHIN)?;
+        let restart_within = restart_within.unwrap_or(raw.restart_within());
         let mut groups = Vec::new();
         for (name, group) in &raw.group {
             if !is_node_name(name.get_ref()) {
@@ -122,10 +110,10 @@ impl Source<'_> {
             Some(networks) => self.networks("destinations", networks)?,
             None => default.destinations,
         };
-        let ports = |key: &str, raw: &Option<Spanned<RawPorts>>, default: RangeInclusive<u16>| {
+        let ports = |key: &str, raw: &Option<Spanned<Ports>>, default: RangeInclusive<u16>| {
             raw.as_ref().map_or(Ok(default), |ports| self.ports(key, ports))
         };
-        let scale = |raw: &Spanned<i64>| Ok(self.in_range("assumed_scale", raw, &SCALES)? as u8);
+        let scale = |raw: &Spanned<Count>| Ok(self.in_range("assumed_scale", raw, &SCALES)?.value() as u8);
         Ok(gateway::Group {
             sources,
             destinations,
@@ -149,16 +137,16 @@ impl Source<'_> {
         if let Some((key, span)) = useless.filter(|_| policy != Policy::Paper) {
             return Err(self.error(Some(span), format!("'{key}' needs policy = \"paper\"")));
         }
-        let repeats = |repeats: &Spanned<i64>| Ok(self.in_range("repeats", repeats, &REPEATS)? as u32);
         let part = |part: &Spanned<Fraction>| Ok(self.in_range("part", part, &PARTS)?.as_f64());
-        let hold = |hold: &Spanned<Time>| Ok(self.in_range("hold", hold, &HOLD)?.into());
-        let shortest = |rtt: &Spanned<Time>| Ok(self.in_range("shortest_rtt", rtt, &SHORTEST_RTT)?.into());
+        let hold = self.in_range_if_set("hold", raw.hold.as_ref(), &HOLD)?.unwrap_or(raw.hold());
+        let shortest = self.in_range_if_set("shortest_rtt", raw.shortest_rtt.as_ref(), &SHORTEST_RTT)?;
+        let repeats = self.in_range_if_set("repeats", raw.repeats.as_ref(), &REPEATS)?.unwrap_or(raw.repeats());
         Ok(BalanceSettings {
             policy,
-            repeats: raw.repeats.as_ref().map_or(Ok(default.repeats), repeats)?,
+            repeats: repeats.value(),
             part: raw.part.as_ref().map_or(Ok(default.part), part)?,
-            hold: raw.hold.as_ref().map_or(Ok(default.hold), hold)?,
-            shortest_rtt: raw.shortest_rtt.as_ref().map_or(Ok(default.shortest_rtt), shortest)?,
+            hold: hold.into(),
+            shortest_rtt: shortest.unwrap_or(raw.shortest_rtt()).into(),
             observes: match raw.observes.as_ref().map(Spanned::get_ref) {
                 Some(RawObserved::Acknowledged) => ObservedFlow::Acknowledged,
                 Some(RawObserved::Sent) => ObservedFlow::Sent,
@@ -199,24 +187,10 @@ impl Source<'_> {
         Ok(networks)
     }
 
-    fn ports(&self, key: &str, raw: &Spanned<RawPorts>) -> Result<RangeInclusive<u16>, ConfigError> {
-        let wrong = || {
-            let reason = format!(
-                "{key}: neither a port nor a range such as \"6000-6100\", of 1 to 65535; several ports apart need a group each"
-            );
-            self.error(Some(raw.span()), reason)
-        };
-        let (first, last) = match raw.get_ref() {
-            RawPorts::One(port) => (u16::try_from(*port).ok(), u16::try_from(*port).ok()),
-            RawPorts::Range(text) => match text.split_once('-') {
-                Some((first, last)) => (first.trim().parse().ok(), last.trim().parse().ok()),
-                None => (text.trim().parse().ok(), text.trim().parse().ok()),
-            },
-        };
-        match (first, last) {
-            (Some(first), Some(last)) if first > 0 && first <= last => Ok(first..=last),
-            _ => Err(wrong()),
-        }
+    fn ports(&self, key: &str, raw: &Spanned<Ports>) -> Result<RangeInclusive<u16>, ConfigError> {
+        raw.get_ref()
+            .range()
+            .ok_or_else(|| self.error(Some(raw.span()), format!("{key}: {}; {SEVERAL_PORTS}", Ports::WRONG)))
     }
 
     /// What is wrong with the groups together.
@@ -245,19 +219,5 @@ impl Source<'_> {
             }
             other => self.error(None, other.to_string()),
         }
-    }
-
-    fn in_range<T: Copy + PartialOrd + Display>(
-        &self,
-        key: &str,
-        value: &Spanned<T>,
-        range: &RangeInclusive<T>,
-    ) -> Result<T, ConfigError> {
-        in_range(key, value.get_ref(), range, ToString::to_string)
-            .map_err(|reason| self.error(Some(value.span()), reason))
-    }
-
-    fn error(&self, span: Option<Range<usize>>, reason: String) -> ConfigError {
-        ConfigError::at(self.file, self.text, span, reason)
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use ekiden_config::{key, text};
 use ekiden_units::Time;
 use ekiden_window_balance::{BalanceSettings, ObservedFlow, Policy};
 use ipnet::IpNet;
@@ -21,7 +22,7 @@ impl fmt::Display for Config {
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let group = &self.settings;
-        writeln!(f, "\n[group.{}]", text(&self.name))?;
+        writeln!(f, "\n[group.{}]", key(&self.name))?;
         writeln!(f, "sources = {}\ndestinations = {}", networks(&group.sources), networks(&group.destinations))?;
         for (key, range) in [("source_ports", &group.source_ports), ("destination_ports", &group.destination_ports)] {
             ports(f, key, range)?;
@@ -52,11 +53,6 @@ fn balance(f: &mut fmt::Formatter<'_>, balance: &BalanceSettings) -> fmt::Result
 }
 
 fn networks(networks: &[IpNet]) -> String {
-    let networks: Vec<String> = networks.iter().map(|network| text(&network.to_string())).collect();
+    let networks: Vec<String> = networks.iter().map(text).collect();
     format!("[{}]", networks.join(", "))
-}
-
-/// As TOML writes it.
-fn text(value: &str) -> String {
-    toml::Value::from(value).to_string()
 }

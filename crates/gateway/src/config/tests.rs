@@ -1,14 +1,14 @@
 use std::path::Path;
 
+use ekiden_config::Source;
 use ekiden_window_balance::Policy;
 
-use super::{Config, raw, resolve};
+use super::{Config, resolve};
 
-const GUIDE: &str = include_str!("../../../../docs/guide/gateway.md");
 const PLAIN: &str = "device = \"wan0\"\n[group.a]\nsources = [\"10.1.0.0/16\"]\n";
 
 fn parse(text: &str) -> Result<Config, String> {
-    resolve::parse(text, Path::new("gateway.toml")).map_err(|error| error.to_string())
+    resolve::parse(Source { text, file: Path::new("gateway.toml") }).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -135,16 +135,4 @@ fn a_key_at_the_wrong_place_is_told_where_it_belongs() {
         let error = behind(&format!("policy = {policy:?}"));
         assert!(error.ends_with("; `ekiden simulate` alone has it"), "{error}");
     }
-}
-
-/// Every key has a row in the guide's table, and every row is a key.
-#[test]
-fn the_guide_has_every_key() {
-    let table = GUIDE.split_once("## Every key\n").unwrap().1;
-    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-    let mut told: Vec<&str> = rows.map(|(key, _)| key).filter(|key| !key.contains(' ')).collect();
-    let mut keys = raw::every_key();
-    told.sort_unstable();
-    keys.sort_unstable();
-    assert_eq!(told, keys);
 }

@@ -1,45 +1,38 @@
 //! Checks what a configuration says, and puts in the defaults.
 
-use std::fmt::Display;
-use std::ops::{Range, RangeInclusive};
-use std::path::{Path, PathBuf};
+use std::ops::{Deref, RangeInclusive};
+use std::path::PathBuf;
 
-use ekiden_files::{explain, in_range};
+use ekiden_config::{Quantity, Source};
+use ekiden_files::in_range;
 use ekiden_units::{Bytes, HostPort, Time};
 use serde_spanned::Spanned;
 
-use super::raw::{Raw, RawTarget};
-use super::{Config, ConfigError, Direction, Offset, Server, Target, long_time};
+use super::raw::{BYTES, DURATIONS, INTERVALS, KEEP, Raw, RawTarget, STREAMS};
+use super::{Config, ConfigError, Offset, Server, Target, long_time};
 
-/// A measurement takes seconds, and its server serves others too.
-const INTERVAL: RangeInclusive<Time> = Time::secs(10)..=Time::secs(7 * 86_400);
-const INTERVAL_DEFAULT: Time = Time::secs(1800);
-/// A day at least: the picture is by hour of day.
-const KEEP: RangeInclusive<Time> = Time::secs(86_400)..=Time::secs(100 * 365 * 86_400);
-const BYTES: RangeInclusive<Bytes> = Bytes(1000)..=Bytes(1_000_000_000_000);
-const BYTES_DEFAULT: Bytes = Bytes(100_000_000);
-const DURATION: RangeInclusive<Time> = Time::ms(100)..=Time::secs(3600);
-const DURATION_DEFAULT: Time = Time::secs(10);
-const STREAMS: RangeInclusive<i64> = 1..=128;
-
-/// A configuration, from its text. `file` is where errors say that it is.
-pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
-    let source = Source { text, file };
-    let raw: Raw = toml::from_str(text).map_err(|error| source.error(error.span(), explain(text, &error)))?;
-    source.resolve(&raw)
+/// A configuration, from its text.
+pub fn parse(source: Source<'_>) -> Result<Config, ConfigError> {
+    Resolver(source).resolve(&source.read()?)
 }
 
-/// The file that errors name, and its text, in which they find the line.
-struct Source<'a> {
-    text: &'a str,
-    file: &'a Path,
+/// What is written in a file, on its way to a configuration.
+struct Resolver<'a>(Source<'a>);
+
+impl<'a> Deref for Resolver<'a> {
+    type Target = Source<'a>;
+
+    fn deref(&self) -> &Source<'a> {
+        &self.0
+    }
 }
 
-impl Source<'_> {
+impl Resolver<'_> {
     fn resolve(&self, raw: &Raw) -> Result<Config, ConfigError> {
-        let interval = self.or_default("interval", raw.interval.as_ref(), INTERVAL_DEFAULT, &INTERVAL)?;
+        self.time("interval", raw.interval.as_ref(), &INTERVALS)?;
+        let interval = raw.interval();
         let offset = raw.offset.as_ref().map_or(Ok(Offset::Random), |offset| self.offset(offset, interval))?;
-        let keep = raw.keep.as_ref().map(|keep| self.in_range("keep", keep, &KEEP)).transpose()?;
+        let keep = self.time("keep", raw.keep.as_ref(), &KEEP)?;
         let history = self.file_named("history", &raw.history)?;
         let prometheus = raw.prometheus.as_ref().map(|file| self.file_named("prometheus", file)).transpose()?;
         if let Some(named) = raw.prometheus.as_ref().filter(|_| prometheus.as_ref() == Some(&history)) {
@@ -90,16 +83,18 @@ impl Source<'_> {
             return Err(self.error(Some(name.span()), format!("{:?} {reason}", name.get_ref())));
         }
         let target = raw.get_ref();
-        let streams = target.streams.as_ref().map_or(Ok(1), |streams| self.in_range("streams", streams, &STREAMS))?;
+        self.in_range_if_set("streams", target.streams.as_ref(), &STREAMS)?;
+        self.time("duration", target.duration.as_ref(), &DURATIONS)?;
+        target.bytes.as_ref().map(|bytes| self.bytes(bytes)).transpose()?;
         let via = target.via.as_ref().map(|via| self.address("via", via, true)).transpose()?;
         Ok(Target {
             name: name.get_ref().clone(),
             server: self.server(name, target, has_key)?,
             via,
-            direction: target.direction.unwrap_or(Direction::Receive),
-            bytes: target.bytes.as_ref().map_or(Ok(BYTES_DEFAULT), |bytes| self.bytes(bytes))?,
-            duration: self.or_default("duration", target.duration.as_ref(), DURATION_DEFAULT, &DURATION)?,
-            streams: streams as u32,
+            direction: target.direction(),
+            bytes: target.bytes(),
+            duration: target.duration(),
+            streams: target.streams().value(),
         })
     }
 
@@ -154,17 +149,7 @@ impl Source<'_> {
         if raw.get_ref().is_empty() {
             return Err(self.error(Some(raw.span()), format!("{key} names no file")));
         }
-        Ok(self.file.parent().unwrap_or(Path::new("")).join(raw.get_ref()))
-    }
-
-    fn or_default<T: Copy + PartialOrd + Display>(
-        &self,
-        key: &str,
-        value: Option<&Spanned<T>>,
-        default: T,
-        range: &RangeInclusive<T>,
-    ) -> Result<T, ConfigError> {
-        value.map_or(Ok(default), |value| self.in_range(key, value, range))
+        Ok(self.beside(raw))
     }
 
     fn bytes(&self, value: &Spanned<Bytes>) -> Result<Bytes, ConfigError> {
@@ -172,17 +157,17 @@ impl Source<'_> {
             .map_err(|reason| self.error(Some(value.span()), reason))
     }
 
-    fn in_range<T: Copy + PartialOrd + Display>(
+    /// A time, which errors tell in minutes and hours.
+    fn time(
         &self,
         key: &str,
-        value: &Spanned<T>,
-        range: &RangeInclusive<T>,
-    ) -> Result<T, ConfigError> {
-        in_range(key, value.get_ref(), range, |value| long_time(value))
-            .map_err(|reason| self.error(Some(value.span()), reason))
-    }
-
-    fn error(&self, span: Option<Range<usize>>, reason: String) -> ConfigError {
-        ConfigError::at(self.file, self.text, span, reason)
+        value: Option<&Spanned<Time>>,
+        range: &RangeInclusive<Time>,
+    ) -> Result<Option<Time>, ConfigError> {
+        let checked = |value: &Spanned<Time>| {
+            in_range(key, value.get_ref(), range, |time| long_time(time))
+                .map_err(|reason| self.error(Some(value.span()), reason))
+        };
+        value.map(checked).transpose()
     }
 }

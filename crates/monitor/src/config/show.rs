@@ -1,17 +1,19 @@
 //! The configuration in force, as a file: what `--show-config` prints.
 
 use std::fmt;
+use std::path::{Path, absolute};
+
+use ekiden_config::{key, text};
 
 use super::{Config, Offset, Server, Target, long_time};
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let file = |path: &std::path::Path| text(&path.display().to_string());
         writeln!(f, "interval = \"{}\"\noffset = \"{}\"", long_time(self.interval), self.offset)?;
-        writeln!(f, "history = {}", file(&self.history))?;
+        writeln!(f, "history = {}", whole(&self.history))?;
         self.keep.map_or(Ok(()), |keep| writeln!(f, "keep = \"{}\"", long_time(keep)))?;
-        self.prometheus.as_ref().map_or(Ok(()), |path| writeln!(f, "prometheus = {}", file(path)))?;
-        self.key_file.as_ref().map_or(Ok(()), |path| writeln!(f, "key_file = {}", file(path)))?;
+        self.prometheus.as_ref().map_or(Ok(()), |path| writeln!(f, "prometheus = {}", whole(path)))?;
+        self.key_file.as_ref().map_or(Ok(()), |path| writeln!(f, "key_file = {}", whole(path)))?;
         self.targets.iter().try_for_each(|target| target.fmt(f))
     }
 }
@@ -27,8 +29,7 @@ impl fmt::Display for Offset {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // As it is read: letters, digits, '-', '_' and '.'.
-        writeln!(f, "\n[target.{}]", text(&self.name))?;
+        writeln!(f, "\n[target.{}]", key(&self.name))?;
         match &self.server {
             Server::Ekiden { address, fingerprint } => {
                 writeln!(f, "server = {}\nfingerprint = \"{fingerprint}\"", text(address))?;
@@ -46,7 +47,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// As TOML writes it.
-fn text(value: &str) -> String {
-    toml::Value::from(value).to_string()
+/// A path that is right in a copy of the file too, wherever that is.
+fn whole(file: &Path) -> String {
+    text(absolute(file).unwrap_or_else(|_| file.into()).display())
 }

@@ -6,8 +6,8 @@ use ekiden_units::{Bytes, Time};
 use serde::Deserialize;
 use serde_spanned::Spanned;
 
-use super::keys::{Count, Key, Quantity, Section, range};
 use crate::access::quota::Allowance;
+use ekiden_config::{Count, Key, Quantity, Section, Shape, range};
 
 /// The upper end of every range of times.
 const DAY: Time = Time::secs(86_400);
@@ -61,6 +61,8 @@ macro_rules! limits {
                     values: range(&$range),
                     default: limits!(@default $default) $(+ concat!(", or `", stringify!($other), "` if that is set"))?,
                     meaning: $help.trim_ascii(),
+                    shape: <$kind as Shape>::shape(),
+                    is_required: false,
                 }),+];
                 Section { name: "[limits]".into(), keys }
             }

@@ -3,16 +3,15 @@
 
 use std::ops::RangeInclusive;
 
-use ekiden_congestion::{PARAMETERS, Parameter};
-use ekiden_controls::RawCongestion;
+use ekiden_controls::{RawCongestion, sections as congestion_sections};
 use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_units::{BitRate, Bytes, Time};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
 use super::Reply;
-use super::keys::{Count, Key, Section, range, section, words};
 pub use super::limits::RawLimits;
+use ekiden_config::{Count, Section, Shape, range, section, words};
 
 /// Worker threads.
 pub const THREADS: RangeInclusive<Count> = Count(1)..=Count(256);
@@ -245,6 +244,12 @@ impl<'de> serde::Deserialize<'de> for RawVia {
     }
 }
 
+impl Shape for RawVia {
+    fn shape() -> serde_json::Value {
+        serde_json::json!({ "oneOf": [{ "const": "auto" }, Vec::<String>::shape()] })
+    }
+}
+
 struct ViaVisitor;
 
 impl<'de> serde::de::Visitor<'de> for ViaVisitor {
@@ -312,20 +317,4 @@ fn replies() -> String {
     let early = RawKind::ALL.iter().filter(|kind| kind.reply() == Reply::Early);
     let early: Vec<&str> = early.map(|kind| kind.word()).collect();
     format!("{}; {} of {}", Reply::Connected.word(), Reply::Early.word(), early.join(" and "))
-}
-
-/// A section for each table in `[congestion]`.
-fn congestion_sections() -> Vec<Section> {
-    let mut sections: Vec<Section> = Vec::new();
-    for parameter in &PARAMETERS {
-        let (group, name) = parameter.name.split_once('.').unwrap_or(("", parameter.name));
-        let title = format!("[congestion.{group}]");
-        let default = Parameter::written(parameter.default);
-        let key = Key { name, values: parameter.range(), default, meaning: parameter.meaning };
-        match sections.last_mut().filter(|section| section.name == title) {
-            Some(section) => section.keys.push(key),
-            None => sections.push(Section { name: title, keys: vec![key] }),
-        }
-    }
-    sections
 }

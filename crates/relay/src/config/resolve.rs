@@ -6,12 +6,11 @@ mod overlay;
 mod transparent;
 
 use std::net::SocketAddr;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ekiden_controls::{is_name, tunables};
-use ekiden_files::explain;
 use ekiden_keys::{Fingerprint, FingerprintError, Identity, load_shared};
 use ekiden_net::lookup;
 use ekiden_net::socket::TcpOptions;
@@ -23,7 +22,6 @@ use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
 use super::classes::Classes;
-use super::keys::{Count, Quantity, range};
 use super::overlay::{Overlay, check_address};
 use super::raw::{
     BUFFERS, KEEPALIVES, Raw, RawAction, RawKind, RawListen, RawPeer, RawRoute, RawTcp, RawVersion, RawVia, THREADS,
@@ -32,26 +30,25 @@ use super::raw::{
 use super::{Config, ConfigError, Congestion, Limits, Listener, ListenerKind, Peer, Reply, Tcp};
 use crate::access::logins::{Users, validate_hash};
 use crate::config::route::{Pattern, Route, Routes, Way};
+use ekiden_config::{Count, Quantity, Source, range};
 use overlay::Own;
 pub(super) use overlay::check_members;
 
 pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
-    let source = Source { text, file };
-    let raw: Raw = toml::from_str(text).map_err(|error| source.error(error.span(), explained(text, &error)))?;
-    source.config(raw)
+    let source = Resolver(Source { text, file });
+    source.config(source.read_explained(explained)?)
 }
 
 pub(super) fn own_name_and_key(text: &str, file: &Path) -> Result<(String, Option<Fingerprint>), ConfigError> {
-    let source = Source { text, file };
-    let raw: Raw = toml::from_str(text).map_err(|error| source.error(error.span(), explained(text, &error)))?;
+    let source = Resolver(Source { text, file });
+    let raw: Raw = source.read_explained(explained)?;
     raw.name.as_ref().map(|name| source.node_name(name)).transpose()?;
     let own = raw.key_file.as_ref().map(|file| source.identity(file)).transpose()?;
     Ok((raw.name(), own.map(|(identity, _)| identity.fingerprint())))
 }
 
-/// As [`explain`]. What a node in etcd does not say of itself has another place.
-fn explained(text: &str, error: &toml::de::Error) -> String {
-    let explained = explain(text, error);
+/// What a node in etcd does not say of itself has another place.
+fn explained(_: &toml::de::Error, explained: String) -> String {
     let flag =
         [("near", "--near"), ("region", "--region"), ("at", "--at"), ("price", "--price"), ("relays", "--no-relay")]
             .into_iter()
@@ -62,10 +59,15 @@ fn explained(text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-/// The file that errors name, and its text, in which they find the line.
-struct Source<'a> {
-    text: &'a str,
-    file: &'a Path,
+/// What is written in a file, on its way to a configuration.
+struct Resolver<'a>(Source<'a>);
+
+impl<'a> Deref for Resolver<'a> {
+    type Target = Source<'a>;
+
+    fn deref(&self) -> &Source<'a> {
+        &self.0
+    }
 }
 
 /// A node's own key and where it was read from.
@@ -73,7 +75,7 @@ type OwnKey = (Identity, PathBuf);
 
 type Result<T, E = ConfigError> = std::result::Result<T, E>;
 
-impl Source<'_> {
+impl Resolver<'_> {
     fn config(&self, raw: Raw) -> Result<Config> {
         raw.name.as_ref().map(|name| self.node_name(name)).transpose()?;
         let name = raw.name();
@@ -445,10 +447,6 @@ impl Source<'_> {
     }
 
     /// A path relative to the configuration.
-    fn beside(&self, path: &Spanned<String>) -> PathBuf {
-        self.file.parent().unwrap_or(Path::new("")).join(path.get_ref())
-    }
-
     fn target(&self, raw: &Spanned<String>) -> Result<Target> {
         raw.get_ref().parse().map_err(|error| self.error(Some(raw.span()), format!("{error}")))
     }
@@ -465,10 +463,6 @@ impl Source<'_> {
             return Err(self.error(Some(name.span()), message));
         }
         Ok(written.clone())
-    }
-
-    fn error(&self, span: Option<Range<usize>>, message: String) -> ConfigError {
-        ConfigError::at(self.file, self.text, span, message)
     }
 }
 

@@ -1,12 +1,10 @@
 //! Checks what a configuration says, and puts in the defaults.
 
-use std::fmt::Display;
-use std::ops::{Range, RangeInclusive};
-use std::path::{Path, PathBuf};
+use std::ops::{Deref, Range};
 use std::time::Duration;
 
+use ekiden_config::{Quantity, Source};
 use ekiden_controls::{is_name, tunables};
-use ekiden_files::{explain, in_range};
 use ekiden_keys::{Identity, load_shared};
 use ekiden_net::device::NAME_BYTES_MOST;
 use ekiden_net::lookup;
@@ -14,61 +12,54 @@ use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::leg::is_node_name;
 use ekiden_scenario::{Pull, Queue};
 use ekiden_transport::{Prepared, Security, SharedKey};
-use ekiden_units::{BitRate, Bytes, Time};
+use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
-use super::raw::{Raw, RawDevice, RawDiscipline, RawListen, RawQueue, RawTcp};
+use super::raw::{
+    BUFFERS, DELAYS, KEEPALIVES, LIMITS, MTUS, PACING, Raw, RawDevice, RawDiscipline, RawListen, RawQueue, RawTcp,
+    UNSENT,
+};
 use super::{Config, ConfigError, Device, Listen, Peer, QueueSettings};
-use crate::frame::{KEEPALIVE_MOST, SILENCES};
+use crate::frame::SILENCES;
 
 mod classes;
 mod http_proxy;
 mod networks;
 mod peer;
 
-const DEFAULT_NAME: &str = "ekiden";
-const DEFAULT_DEVICE: &str = "ekiden0";
-const DEFAULT_MTU: u16 = 1500;
-const DEFAULT_LIMIT: Bytes = Bytes(10_000_000);
-const DEFAULT_KEEPALIVE: Time = Time::secs(10);
-
-/// The least that IPv6 wants (RFC 8200, section 5), and the most that a frame holds.
-const MTUS: RangeInclusive<u16> = 1280..=65_535;
-const LIMITS: RangeInclusive<Bytes> = Bytes::kib(64)..=Bytes::mib(1024);
-const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(4)..=Bytes::mib(1024);
-const PACING: RangeInclusive<BitRate> = BitRate(8_000)..=BitRate(16_000_000_000);
-/// As a scenario's.
-const UNSENT: RangeInclusive<Bytes> = Bytes(1)..=Bytes::mib(1024);
-const KEEPALIVES: RangeInclusive<Time> = Time::secs(1)..=Time::secs(KEEPALIVE_MOST.as_secs());
-
-/// A configuration, from its text. `file` is where errors say that it is, and what its paths are relative to.
-pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
-    let source = Source { text, file };
-    let raw: Raw = toml::from_str(text).map_err(|error| source.error(error.span(), explain(text, &error)))?;
-    source.resolve(&raw)
+/// A configuration, from its text.
+pub fn parse(source: Source<'_>) -> Result<Config, ConfigError> {
+    Resolver(source).resolve(&source.read()?)
 }
 
-/// The file that errors name, and its text, in which they find the line.
-struct Source<'a> {
-    text: &'a str,
-    file: &'a Path,
+/// What is written in a file, on its way to a configuration.
+struct Resolver<'a>(Source<'a>);
+
+impl<'a> Deref for Resolver<'a> {
+    type Target = Source<'a>;
+
+    fn deref(&self) -> &Source<'a> {
+        &self.0
+    }
 }
 
-impl Source<'_> {
+impl Resolver<'_> {
     fn resolve(&self, raw: &Raw) -> Result<Config, ConfigError> {
-        let name = raw.name.as_ref().map_or(Ok(DEFAULT_NAME.to_owned()), |name| self.node_name(name))?;
+        raw.name.as_ref().map(|name| self.node_name(name)).transpose()?;
+        let name = raw.name();
         let identity = raw.key_file.as_ref().map(|file| self.identity(file)).transpose()?;
         let device = raw.device.as_ref().ok_or_else(|| {
             self.error(None, "the file needs a table [device], with addresses = [\"10.77.0.1/24\"] or others".into())
         })?;
         let device = self.device(device)?;
-        let keepalive = self.within("keepalive", raw.keepalive.as_ref(), DEFAULT_KEEPALIVE, &KEEPALIVES)?;
+        self.in_range_if_set("keepalive", raw.keepalive.as_ref(), &KEEPALIVES)?;
+        let keepalive = raw.keepalive();
         let (peers, allowed) = self.peers(raw, &name, identity.as_ref(), &device)?;
         let listen = raw.listen.as_ref().map(|listen| self.listen(listen, &peers, identity.as_ref())).transpose()?;
         self.can_connect(raw, &peers, listen.as_ref())?;
         let tcp = self.tcp(&raw.tcp, keepalive)?;
-        let pacing = raw.tcp.pacing.as_ref().map(|rate| self.in_range("tcp.pacing", rate, &PACING)).transpose()?;
+        let pacing = self.in_range_if_set("tcp.pacing", raw.tcp.pacing.as_ref(), &PACING)?;
         let congestion = raw.congestion.as_ref().map(tunables).transpose();
         let congestion = congestion.map_err(|(span, reason)| self.error(Some(span), reason))?;
         let queue = self.queue(&raw.queue)?;
@@ -91,7 +82,7 @@ impl Source<'_> {
 
     fn device(&self, raw: &Spanned<RawDevice>) -> Result<Device, ConfigError> {
         let device = raw.get_ref();
-        let name = device.name.as_ref().map_or(DEFAULT_DEVICE, |name| name.get_ref());
+        let name = device.name();
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || name.len() > NAME_BYTES_MOST || !name.chars().all(fits) || name.starts_with('.') {
             let span = device.name.as_ref().map(Spanned::span);
@@ -101,13 +92,9 @@ impl Source<'_> {
             return Err(self.error(span, reason));
         }
         let addresses = self.addresses(raw)?;
-        let mtu = device.mtu.as_ref().map_or(Ok(DEFAULT_MTU), |mtu| {
-            u16::try_from(*mtu.get_ref()).ok().filter(|mtu| MTUS.contains(mtu)).ok_or_else(|| {
-                let (least, most) = (MTUS.start(), MTUS.end());
-                self.error(Some(mtu.span()), format!("mtu = {} is out of range: {least} to {most}", mtu.get_ref()))
-            })
-        })?;
-        Ok(Device { name: name.to_owned(), addresses, mtu, offload: device.offload.unwrap_or(true) })
+        self.in_range_if_set("mtu", device.mtu.as_ref(), &MTUS)?;
+        let mtu = u16::try_from(device.mtu().value()).unwrap_or(u16::MAX);
+        Ok(Device { name, addresses, mtu, offload: device.offload() })
     }
 
     fn listen(
@@ -153,32 +140,27 @@ impl Source<'_> {
         })
     }
 
-    /// A path relative to the configuration.
-    fn beside(&self, path: &Spanned<String>) -> PathBuf {
-        self.file.parent().unwrap_or(Path::new("")).join(path.get_ref())
-    }
-
     fn queue(&self, raw: &RawQueue) -> Result<QueueSettings, ConfigError> {
-        let limit = Queue::Bytes(self.within("limit", raw.limit.as_ref(), DEFAULT_LIMIT, &LIMITS)?);
-        let default = Pull::default();
-        let times = Time::ms(1)..=Time::secs(60);
-        let target = self.within("target", raw.target.as_ref(), default.target, &times)?;
-        let interval = self.within("interval", raw.interval.as_ref(), default.interval, &times)?;
+        self.in_range_if_set("limit", raw.limit.as_ref(), &LIMITS)?;
+        self.in_range_if_set("target", raw.target.as_ref(), &DELAYS)?;
+        self.in_range_if_set("interval", raw.interval.as_ref(), &DELAYS)?;
+        self.in_range_if_set("unsent", raw.unsent.as_ref(), &UNSENT)?;
+        let (target, interval) = (raw.target(), raw.interval());
         if let Some(longer) = raw.target.as_ref().or(raw.interval.as_ref()).filter(|_| target > interval) {
             let reason =
                 format!("target = {target} is longer than interval = {interval}: no packet would be dropped in time");
             return Err(self.error(Some(longer.span()), reason));
         }
-        let unsent = self.within("unsent", raw.unsent.as_ref(), default.unsent, &UNSENT)?;
-        let paced = raw.paced.as_ref().map_or(default.paced, |paced| *paced.get_ref());
+        let limit = Queue::Bytes(raw.limit());
         let spans = [
             raw.target.as_ref().map(Spanned::span),
             raw.interval.as_ref().map(Spanned::span),
             raw.unsent.as_ref().map(Spanned::span),
             raw.paced.as_ref().map(Spanned::span),
         ];
-        match (raw.discipline.unwrap_or(RawDiscipline::FqCodel), spans.into_iter().flatten().next()) {
+        match (raw.discipline(), spans.into_iter().flatten().next()) {
             (RawDiscipline::FqCodel, _) => {
+                let (unsent, paced) = (raw.unsent(), raw.paced());
                 Ok(QueueSettings { limit, pull: Some(Pull { target, interval, unsent, paced }) })
             }
             (RawDiscipline::DropTail, None) => Ok(QueueSettings { limit, pull: None }),
@@ -197,9 +179,7 @@ impl Source<'_> {
             );
             return Err(self.error(Some(name.span()), reason));
         }
-        let buffer = |key: &str, size: &Option<Spanned<Bytes>>| {
-            size.as_ref().map(|size| self.in_range(key, size, &BUFFERS)).transpose()
-        };
+        let buffer = |key: &str, size: &Option<Spanned<Bytes>>| self.in_range_if_set(key, size.as_ref(), &BUFFERS);
         Ok(TcpOptions {
             congestion: raw.congestion.as_ref().map(|name| name.get_ref().clone()),
             send_buffer: buffer("tcp.send_buffer", &raw.send_buffer)?,
@@ -212,35 +192,11 @@ impl Source<'_> {
         })
     }
 
-    fn within<T: Copy + PartialOrd + Display>(
-        &self,
-        key: &str,
-        raw: Option<&Spanned<T>>,
-        default: T,
-        range: &RangeInclusive<T>,
-    ) -> Result<T, ConfigError> {
-        raw.map_or(Ok(default), |value| self.in_range(key, value, range))
-    }
-
-    fn in_range<T: Copy + PartialOrd + Display>(
-        &self,
-        key: &str,
-        value: &Spanned<T>,
-        range: &RangeInclusive<T>,
-    ) -> Result<T, ConfigError> {
-        in_range(key, value.get_ref(), range, ToString::to_string)
-            .map_err(|reason| self.error(Some(value.span()), reason))
-    }
-
     fn node_name(&self, name: &Spanned<String>) -> Result<String, ConfigError> {
         if is_node_name(name.get_ref()) {
             return Ok(name.get_ref().clone());
         }
         let reason = format!("{:?} cannot be the name of a node: letters, digits, '-', '_' and '.'", name.get_ref());
         Err(self.error(Some(name.span()), reason))
-    }
-
-    fn error(&self, span: Option<Range<usize>>, reason: String) -> ConfigError {
-        ConfigError::at(self.file, self.text, span, reason)
     }
 }

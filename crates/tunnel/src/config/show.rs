@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, absolute};
 
+use ekiden_config::{key, text};
 use ekiden_scenario::Queue;
 use ekiden_transport::Security;
 
@@ -29,12 +30,12 @@ impl fmt::Display for Config {
         self.tcp(f)?;
         self.queue(f)?;
         for (number, (name, peer)) in self.peers.iter().enumerate() {
-            writeln!(f, "\n[peer.{}]", text(name))?;
+            writeln!(f, "\n[peer.{}]", key(name))?;
             show_peer(f, peer)?;
             let networks: Vec<String> = self.allowed.of(number).map(text).collect();
             writeln!(f, "allowed = [{}]\nconnections = {}", networks.join(", "), peer.classes.default)?;
             for class in &peer.classes.classes {
-                writeln!(f, "[[peer.{}.class]]", text(name))?;
+                writeln!(f, "[[peer.{}.class]]", key(name))?;
                 show_class(f, class)?;
             }
         }
@@ -111,9 +112,4 @@ fn target((host, port): &(String, u16)) -> String {
 /// A path that is right in a copy of the file too, wherever that is.
 fn whole(file: &Path) -> String {
     absolute(file).unwrap_or_else(|_| file.into()).display().to_string()
-}
-
-/// A text as TOML writes it.
-fn text(text: impl fmt::Display) -> String {
-    toml::Value::String(text.to_string()).to_string()
 }

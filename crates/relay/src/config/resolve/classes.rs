@@ -6,13 +6,13 @@ use ekiden_units::BitRate;
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
-use super::{Result, Source};
+use super::{Resolver, Result};
 use crate::config::classes::{Classes, INTERACTIVE, ServiceClass};
-use crate::config::keys::{Quantity, range};
 use crate::config::limits::Limits;
 use crate::config::raw::{CLASS_RATES, CLASS_STREAMS, CLASS_WAITS, Raw, RawClass, RawKindOfPath, RawListen, WEIGHTS};
+use ekiden_config::{Quantity, range};
 
-impl Source<'_> {
+impl Resolver<'_> {
     /// All classes. The users that they name must be users of a listener.
     pub(super) fn classes(&self, raw: &Raw, limits: &Limits) -> Result<Classes> {
         let mut classes = IndexMap::new();

@@ -10,10 +10,10 @@ use serde_spanned::Spanned;
 
 use super::super::raw::{Raw, RawVia};
 use super::super::{Listener, ListenerKind, Peer};
-use super::{Result, Source};
+use super::{Resolver, Result};
 use crate::config::route::{Routes, Way};
 
-impl Source<'_> {
+impl Resolver<'_> {
     /// Refuses chains that this node is in, peers that are this node, and forwards that lead back to themselves.
     pub(super) fn refuse_loops(
         &self,

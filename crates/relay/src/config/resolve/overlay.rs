@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ekiden_files::{explain, read_config};
+use ekiden_files::read_config;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_overlay::member::Member;
 use ekiden_registry::{Access, OverlayId, Settings};
@@ -13,12 +13,12 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_spanned::Spanned;
 
-use super::super::keys::range;
 use super::super::overlay::{Joining, Overlay, OverlayNode, check_address};
 use super::super::raw::{RELAYS, RawEtcd, RawOverlay, RawRoute};
 use super::super::{Listener, Peer, Tcp};
-use super::{OwnKey, Result, Source, given};
+use super::{OwnKey, Resolver, Result, given};
 use crate::config::route::{Auto, Way};
+use ekiden_config::{Source, range};
 
 /// How long an answer of etcd may take.
 const ETCD_TIMEOUT: Duration = Duration::from_secs(3);
@@ -45,7 +45,7 @@ struct ReadMember {
 
 /// Whether the text of a members file can be used.
 pub(in crate::config) fn check_members(text: &str, file: &Path) -> Result<()> {
-    Source { text, file }.members().map(drop)
+    Resolver(Source { text, file }).members().map(drop)
 }
 
 /// What a configuration says of this node, for its overlay.
@@ -58,7 +58,7 @@ pub(super) struct Own<'a> {
     pub tcp: &'a Tcp,
 }
 
-impl Source<'_> {
+impl Resolver<'_> {
     /// Reads the members, or how to reach where they are registered, and makes them peers, and nodes that may connect to every leg
     /// listener with TLS.
     pub(super) fn overlay(
@@ -95,7 +95,7 @@ impl Source<'_> {
             }
         };
         let text = read_config(&members_file).map_err(|why| self.error(Some(at), format!("members_file: {why}")))?;
-        let file = Source { text: &text, file: &members_file };
+        let file = Resolver(Source { text: &text, file: &members_file });
         let (own_name, tcp) = (own.name, own.tcp);
         let mut joining = Joining { own_name, identity, tcp, peers, listeners, nodes: &mut nodes };
         for ReadMember { name, at, fingerprint, address, node } in file.members()? {
@@ -151,8 +151,7 @@ impl Source<'_> {
 
     /// The nodes of a members file.
     fn members(&self) -> Result<Vec<ReadMember>> {
-        let raw: RawMembers =
-            toml::from_str(self.text).map_err(|error| self.error(error.span(), explain(self.text, &error)))?;
+        let raw: RawMembers = self.read()?;
         if raw.node.is_empty() {
             let message = "there is no node in it: each begins with [node.NAME], as `ekiden overlay join` writes it";
             return Err(self.error(None, message.into()));

@@ -9,10 +9,10 @@ use serde_spanned::Spanned;
 
 use super::super::raw::{RawExit, RawListen};
 use super::super::{Exit, ListenerKind};
-use super::{Result, Source};
+use super::{Resolver, Result};
 use crate::config::route::Pattern;
 
-impl Source<'_> {
+impl Resolver<'_> {
     /// The listener's own address has no influence on which connections it takes, and must be a loopback address. Other
     /// machines cannot connect to such an address, and the socket does not match connections to the same port at other
     /// addresses.

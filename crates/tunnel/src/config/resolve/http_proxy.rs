@@ -3,11 +3,11 @@
 use ekiden_files::read_secret;
 use serde_spanned::Spanned;
 
-use super::Source;
+use super::Resolver;
 use crate::config::raw::RawPeer;
 use crate::config::{ConfigError, HttpProxy, Login};
 
-impl Source<'_> {
+impl Resolver<'_> {
     pub(super) fn http_proxy(&self, peer: &Spanned<RawPeer>) -> Result<Option<HttpProxy>, ConfigError> {
         let RawPeer { address, http_proxy, http_proxy_user, http_proxy_password_file, .. } = peer.get_ref();
         let Some(proxy) = http_proxy else {

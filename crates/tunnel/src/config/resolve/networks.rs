@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use ipnet::IpNet;
 use serde_spanned::Spanned;
 
-use super::Source;
+use super::Resolver;
 use crate::allowed::Allowed;
 use crate::config::raw::{Raw, RawDevice};
 use crate::config::{ConfigError, Device, Peer};
@@ -23,7 +23,7 @@ const NOBODYS: [(&str, &str); 8] = [
     ("::ffff:0:0/96", "IPv4 addresses in IPv6's form"),
 ];
 
-impl Source<'_> {
+impl Resolver<'_> {
     /// The addresses of the device.
     pub(super) fn addresses(&self, raw: &Spanned<RawDevice>) -> Result<Vec<IpNet>, ConfigError> {
         let mut addresses: Vec<IpNet> = Vec::new();

@@ -7,7 +7,7 @@ use ekiden_units::HostPort;
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
-use super::Source;
+use super::Resolver;
 use crate::allowed::Allowed;
 use crate::config::raw::{Raw, RawPeer};
 use crate::config::{ConfigError, Device, Listen, Peer};
@@ -15,7 +15,7 @@ use crate::config::{ConfigError, Device, Listen, Peer};
 /// The peers by name, and which has which addresses.
 type Peers = (IndexMap<String, Peer>, Allowed);
 
-impl Source<'_> {
+impl Resolver<'_> {
     pub fn peers(
         &self,
         raw: &Raw,

@@ -1,11 +1,13 @@
-//! The description of a configuration's keys: name, values, default and meaning. It is written once, where the file is read.
-//! `ekiden proxy --keys` and the reference in the docs show it.
+//! The description of a file's keys: name, values, default and meaning. It is written once, where the file is read. `--keys` of each program,
+//! `--schema` and the reference in the docs show it.
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use ekiden_units::{BitRate, Bytes, Time};
+
+use crate::shape::Shape;
 
 /// One key of a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +20,10 @@ pub struct Key {
     pub default: String,
     /// What it does, in a sentence or two.
     pub meaning: &'static str,
+    /// What its value looks like, as JSON Schema says it.
+    pub shape: serde_json::Value,
+    /// Whether the table needs it.
+    pub is_required: bool,
 }
 
 /// The keys of one table of the file.
@@ -27,6 +33,32 @@ pub struct Section {
     pub name: String,
     /// Its keys, in the order in which they are best read.
     pub keys: Vec<Key>,
+}
+
+impl Section {
+    /// The table with these keys, as JSON Schema says it.
+    pub fn shape(&self) -> serde_json::Value {
+        let mut table = serde_json::json!({ "type": "object", "properties": {}, "additionalProperties": false });
+        self.describe(&mut table);
+        table
+    }
+
+    /// Adds these keys to the schema of a table.
+    pub(crate) fn describe(&self, table: &mut serde_json::Value) {
+        let mut required = Vec::new();
+        for key in &self.keys {
+            let mut shape = key.shape.clone();
+            let default = if key.default.is_empty() { String::new() } else { format!("; default {}", key.default) };
+            shape["description"] = format!("{} ({}{default})", key.meaning, key.values).into();
+            table["properties"][key.name] = shape;
+            if key.is_required {
+                required.push(serde_json::Value::from(key.name));
+            }
+        }
+        if !required.is_empty() {
+            table["required"] = required.into();
+        }
+    }
 }
 
 /// A kind of value that has a range.
@@ -54,6 +86,12 @@ pub struct Count(pub i64);
 impl Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl Shape for Count {
+    fn shape() -> serde_json::Value {
+        serde_json::json!({ "type": "integer" })
     }
 }
 
@@ -157,7 +195,10 @@ pub fn one_of(words: &[&str]) -> String {
 /// - `, unset WORDS`: the words say what holds, where that is no value of the key.
 ///
 /// `tables` are the tables below this one, each with the descriptions of its keys.
+#[macro_export]
 macro_rules! section {
+    (@required $type:ty) => { !<$type as $crate::Shape>::MAY_BE_LEFT_OUT };
+    (@required $type:ty, $default:expr) => { false };
     (@field $type:ty) => { $type };
     (@field $type:ty, $default:expr) => { Option<serde_spanned::Spanned<$type>> };
     (@shown $default:expr) => { $default.to_string() };
@@ -175,22 +216,24 @@ macro_rules! section {
         #[derive(Debug, serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         pub struct $name {
-            $(#[doc = $help] pub $key: section!(@field $type $(, $default)?),)+
+            $(#[doc = $help] pub $key: $crate::section!(@field $type $(, $default)?),)+
             $($(#[serde(default)] pub $table: $table_type,)+)?
         }
 
         impl $name {
             /// Its keys.
-            pub fn section() -> $crate::config::keys::Section {
-                $crate::config::keys::Section {
+            pub fn section() -> $crate::Section {
+                $crate::Section {
                     name: $title.into(),
-                    keys: vec![$($crate::config::keys::Key {
+                    keys: vec![$($crate::Key {
                         name: stringify!($key),
                         values: $values.into(),
                         default: Vec::<String>::from([
-                            $($unset.to_string())? $(section!(@shown $default $(, $shown)?))?
+                            $($unset.to_string())? $($crate::section!(@shown $default $(, $shown)?))?
                         ]).concat(),
                         meaning: $help.trim_ascii(),
+                        shape: <$type as $crate::Shape>::shape(),
+                        is_required: $crate::section!(@required $type $(, $default)?),
                     }),+],
                 }
             }
@@ -203,9 +246,15 @@ macro_rules! section {
             )?)+
         }
 
+        impl $crate::Shape for $name {
+            fn shape() -> serde_json::Value {
+                Self::section().shape()
+            }
+        }
+
         $(impl $name {
             /// Its keys and those of its tables.
-            pub fn sections() -> Vec<$crate::config::keys::Section> {
+            pub fn sections() -> Vec<$crate::Section> {
                 let mut all = vec![Self::section()];
                 $(all.extend($sections);)+
                 all
@@ -213,9 +262,8 @@ macro_rules! section {
         })?
     };
 }
-pub(super) use section;
-
 /// Defines a value that is one of several words: how it is read, listed and written.
+#[macro_export]
 macro_rules! words {
     (
         $(#[$attribute:meta])*
@@ -225,6 +273,12 @@ macro_rules! words {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
         pub enum $name {
             $($(#[$doc])* #[serde(rename = $word)] $variant,)+
+        }
+
+        impl $crate::Shape for $name {
+            fn shape() -> serde_json::Value {
+                serde_json::json!({ "enum": [$($word),+] })
+            }
         }
 
         impl $name {
@@ -239,11 +293,10 @@ macro_rules! words {
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// All words, as the reference lists them.
-            pub(crate) fn values() -> String {
+            pub fn values() -> String {
                 let words: Vec<&str> = Self::ALL.iter().map(|one| one.word()).collect();
-                $crate::config::keys::one_of(&words)
+                $crate::one_of(&words)
             }
         }
     };
 }
-pub(super) use words;

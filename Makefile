@@ -137,7 +137,7 @@ soak:
 	cargo build --release --package ekiden
 	bench/load/soak/run
 
-# Mutated input for every parser of bytes from the network, ten minutes each: seventy minutes on two processors. `fuzz/run SECONDS` for less.
+# Mutated input for every parser of bytes from the network, ten minutes each: eighty minutes on two processors. `fuzz/run SECONDS` for less.
 fuzz:
 	@scripts/setup build fuzz
 	fuzz/run

@@ -1,4 +1,4 @@
-//! Pins: registrations that outlive their process, as files in bpffs.
+//! Pins: registrations that outlive their process, as files in bpffs. A pin lasts until it is removed, or until a reboot.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,6 @@
 //! Registrations of ekiden's congestion controls with the kernel, by this process or another.
+//!
+//! A registration lasts as long as a process holds it, or until a reboot if it is pinned (`pins.rs`).
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 

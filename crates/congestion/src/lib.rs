@@ -6,6 +6,8 @@
 //! [`LinuxBbr`] are for the simulator only: the kernel has its own. [`Bbr3`] is too: no released kernel has it.
 //!
 //! `docs/guide/congestion.md` describes the algorithms and gives the reasons for the defaults.
+//!
+//! Which name is which control is decided by `control`, and by `linux_control` for profiles that imitate Linux.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -1,4 +1,6 @@
 //! The parameters of all algorithms: by name, and in the layout that the C headers read.
+//!
+//! `PARAMETERS` has each parameter's default and range; docs/guide/congestion.md gives the reasons.
 
 use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};

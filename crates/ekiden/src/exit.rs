@@ -1,4 +1,6 @@
 //! How a failure is told: one line, and an exit code per kind of failure, so that scripts can tell them apart.
+//!
+//! Errors stay typed up to here: the first known type in an error's chain decides the code.
 
 use std::process::ExitCode;
 

@@ -2,6 +2,8 @@
 //!
 //! The node never waits for whoever reads its log, and goes on when the log cannot be written. Lines that find no room are
 //! lost; how many is said as soon as the log can be written again.
+//!
+//! EKIDEN_LOG sets the level. SIGUSR1 raises it to debug, and a second one to trace; SIGUSR2 sets it back.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

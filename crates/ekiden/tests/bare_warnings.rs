@@ -1,5 +1,5 @@
 //! Which warnings and errors of long-running programs are logged without the throttle. What strangers or a load can cause goes
-//! through `ekiden_transport::Throttle`; each of these is listed with the reason why nobody can fill the log with it.
+//! through `ekiden_service::Throttle`; each of these is listed with the reason why nobody can fill the log with it.
 
 use std::collections::BTreeMap;
 use std::fs;

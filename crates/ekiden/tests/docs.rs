@@ -360,7 +360,8 @@ fn marked(mark: &str) -> Vec<Example> {
 }
 
 fn documents() -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name)).into();
+    let names = ["README.md", "ARCHITECTURE.md", "HACKING.md", "CHANGELOG.md"];
+    let mut files: Vec<PathBuf> = names.map(|name| root().join(name)).into();
     for folder in ["docs", "docs/guide", "docs/design", "docs/measurements"] {
         files.extend(files_in(&root().join(folder), "md"));
     }

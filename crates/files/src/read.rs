@@ -1,4 +1,6 @@
 //! Reading a file that someone has named, whatever it turns out to be.
+//!
+//! `FileKind` says how long a file of each kind may be.
 
 use std::fs::{self, File, FileType, Metadata, OpenOptions};
 use std::io::{self, Read};

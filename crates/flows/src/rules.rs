@@ -1,4 +1,6 @@
 //! What takes how long where the real node has a network, and how much is sent for it. What a node does and when is crate `overlay`'s.
+//!
+//! After how long an answer has failed, and after how long a leg stands still, is said here alone.
 
 use ekiden_units::Time;
 

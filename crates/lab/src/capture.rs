@@ -2,6 +2,8 @@
 //!
 //! The emulator sees every frame. It hands what is kept of each to a thread that writes the files, through a queue of
 //! bounded length: a slow disk costs packets of the capture, which are counted, and never the emulation's time.
+//!
+//! A file has its packets in the order of time. Only headers are kept.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};

@@ -4,6 +4,8 @@
 //! A packet is dropped when it arrives, with a probability that grows with the average length of the queue. The average
 //! and the thresholds are in the unit of the queue's limit, bytes or packets. The length of the packet itself plays no
 //! part (RFC 7141, section 2.2).
+//!
+//! Its constants stand here: the thresholds are parts of the queue's limit.
 
 use ekiden_scenario::Queue;
 use ekiden_units::Fraction;

@@ -3,6 +3,8 @@
 //! Each direction is loaded by one stream, Reno's slow start, until its first losses are over; both ends look at it every 200 µs. Packets
 //! come at the line's rate while a queue delays them; a queue that loses much of a window was full. Where single losses end the slow
 //! start too soon, a second stream follows with BBR, which does not heed them.
+//!
+//! How much is sent for that, and for how long at most, is decided here. `path/find.rs` decides what follows from it.
 
 mod base;
 mod buffer;

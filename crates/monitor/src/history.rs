@@ -2,6 +2,8 @@
 //!
 //! A monitor holds the file by a lock of its own (flock) as long as it runs; whoever only reads needs none. Between two writes the
 //! file is whole, and nothing stands beside it; what a writer leaves there that was killed, the next writer undoes.
+//!
+//! A file of another program, or of a version that this program does not know, is refused.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};

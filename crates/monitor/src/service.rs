@@ -1,4 +1,6 @@
 //! The monitor at work: rounds of measurements until it is told to stop.
+//!
+//! While the history cannot be written, up to 10,000 measurements wait in memory; if its file is gone, the monitor ends.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 //! Buffer sizes decide the window scale, which is fixed by the SYN (RFC 7323 §2.2): they are set before
 //! `listen` and before `connect`. Accepted sockets inherit every option of their listener, so a listener is
 //! set up once and an accepted connection costs no system call for its options.
+//! `client_of` says which addresses are one client.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,6 @@
 //! Which of the paths is taken: the one before, unless another is better for a while, or that one has broken down.
+//!
+//! By how much another must be better, and for how long, is decided here.
 
 use ekiden_units::Time;
 use serde::Serialize;

@@ -1,4 +1,6 @@
 //! What a stream says of the nodes in between: whether what came is what they had told.
+//!
+//! When a stream has run long enough to say so is decided here.
 
 use ekiden_units::{BitRate, Time};
 

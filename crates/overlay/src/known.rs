@@ -1,4 +1,6 @@
 //! What a node knows of all legs: its own by its own connections, those of others by what they tell.
+//!
+//! How far others are believed is their credit: streams that got less than was told lower it, and time raises it.
 
 use std::collections::BTreeMap;
 

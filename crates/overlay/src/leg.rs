@@ -1,4 +1,6 @@
 //! What a node's own connections have shown of a leg, in the direction in which this node sends.
+//!
+//! How long what was seen holds, and when it counts no more, is decided here.
 
 use ekiden_units::{BitRate, Time};
 

@@ -1,4 +1,4 @@
-//! Paths to a node, and what each would give.
+//! Paths to a node: which are looked at, and what each would give.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,4 +1,7 @@
 //! Where streams go: the nodes at which they leave the overlay, which path is in use to each, and which nodes are asked for that.
+//!
+//! Which paths a new stream tries, in which order, and how long one is left alone on which a stream could not be opened, is decided here.
+//! So is which direction of the streams to an exit counts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

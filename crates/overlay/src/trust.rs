@@ -1,6 +1,8 @@
 //! Which nodes in between have been seen to deliver, and which are set aside because they held streams back.
 //!
 //! What a stream shows, its exit has said. So it holds for the streams to that exit alone: an exit that lies takes no node from others.
+//!
+//! For how long a node is set aside, and when one stream tries it again, is decided here.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,8 @@
 //! pcap files of packets, for Wireshark and tcpdump.
 //!
 //! The format is draft-ietf-opsawg-pcap: here in little-endian order, with nanoseconds, of raw IP packets.
+//!
+//! `header_bytes` decides how much of a packet is kept.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Where proxies could be: chains to try.
+//! Where proxies could be: chains to try, and the buffers that their proxies need.
 
 use ekiden_units::Bytes;
 

@@ -1,4 +1,5 @@
-//! What is chosen: a congestion control for each leg, and one remedy of all.
+//! What is chosen: a congestion control for each leg, and one remedy of all. How much more a remedy has to give than the direct
+//! connection stands here, and when fewer proxies are preferred.
 
 use ekiden_model::rounds::{Sender, segment_bytes};
 

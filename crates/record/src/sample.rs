@@ -1,4 +1,4 @@
-//! What a series holds: samples of senders and of queues.
+//! What a series holds: samples of senders and of queues. The columns of the files are listed here.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! Series on disk: written while a run goes on, within a budget.
+//!
+//! How many samples a run keeps, and which are given up when there are more, is decided here.
 
 use std::fs;
 use std::io::{self, ErrorKind, Seek};

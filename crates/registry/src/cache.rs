@@ -1,4 +1,6 @@
 //! The last known members in a file: a node that starts while etcd is away begins with them.
+//!
+//! A file of another overlay or format is refused, and left as it is.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,6 @@
 //! Keeps a node's membership: registers it, watches the others, and comes back when etcd was away.
+//!
+//! When all is read again, when a watch counts as silent, and how often changes are told is decided here.
 
 mod tell;
 

@@ -1,4 +1,6 @@
 //! Which keys of etcd belong to an overlay.
+//!
+//! docs/design/registry.md says what etcd is trusted with.
 
 use crate::error::RegistryError;
 

@@ -1,4 +1,6 @@
 //! What a node has to do about its own record, without I/O.
+//!
+//! A node that the operator has not admitted, or with another key, does not register.
 
 use crate::error::RegistryError;
 use crate::record::{Load, Record};

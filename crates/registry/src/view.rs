@@ -1,4 +1,6 @@
 //! What etcd holds of an overlay, and which members follow from it, without I/O.
+//!
+//! A node is a member if the operator has admitted it and it is registered with the same key.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

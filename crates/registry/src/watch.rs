@@ -1,4 +1,6 @@
 //! Reading one watch, on a thread of its own.
+//!
+//! One that tells of no key of the overlay is read slowly.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::mem::take;

@@ -1,4 +1,6 @@
 //! Reaches a destination: over the chain of nodes that the routes choose, or directly.
+//!
+//! `class_of` says which service class a stream has. `Upstream::finish` says when a stream has been delivered.
 
 mod auto;
 mod exits;

@@ -1,4 +1,6 @@
 //! What all connections of a node share.
+//!
+//! `Node::is_full` decides when a node accepts no more, and `Node::most_strangers` how many connections may not have proven a key.
 
 mod late;
 mod permit;

@@ -1,4 +1,4 @@
-//! Addresses of nodes.
+//! Addresses of nodes, the same in the lab and in the packets that the simulator writes.
 
 use std::net::Ipv4Addr;
 

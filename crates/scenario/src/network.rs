@@ -1,4 +1,6 @@
 //! The parts of a network: nodes and their TCP, links, and what stands in the middle.
+//!
+//! `Pull` has the defaults of a tunnel's queue, for simulated tunnels and for real ones.
 
 use ekiden_units::{Bytes, Fraction, Time};
 use serde::{Serialize, Serializer};

@@ -1,3 +1,5 @@
+//! What signals mean to a program that stays: SIGHUP asks for its configuration to be read again, SIGTERM and SIGINT for its end.
+
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -1,4 +1,6 @@
 //! The TCP of a node: the engine's settings that follow from a scenario.
+//!
+//! The profile decides whose `cubic` a name means: Linux's or the RFC's.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The runs of a sweep.
+//! The runs of a sweep: which there are, in which order, and what their records are called.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

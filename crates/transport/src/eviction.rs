@@ -1,6 +1,8 @@
 //! Connections that are closed to make room for others: of whoever has most of them, the oldest goes first.
 //!
 //! A newcomer always gets in. So whoever must connect again can, however many connections others hold, and for however long.
+//!
+//! Relay, tunnel and measuring server bound by it those that have not proven who they are; the relay also idle nodes and long HTTP heads.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,6 @@
 //! The beginning of a connection between two nodes: each proves to the other who it is.
+//!
+//! `UNPROVEN_BYTES` bounds what whoever connects can make this process hold until then.
 
 use std::fmt::Display;
 use std::io;

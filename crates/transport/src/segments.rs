@@ -6,6 +6,9 @@
 //! with shorter segments are tried beside, and the first that proves itself is taken. No connection is given up for that: the kernel may
 //! find the way meanwhile. An outage looks the same. So those that have not proven themselves go on beside the one that is taken: only if
 //! they are sent again in vain, the path is said to drop long segments.
+//!
+//! Legs and tunnels share this. Whoever dials asks, in `peer/dial.rs` of crate `relay` and `node/dial.rs` of crate `tunnel`;
+//! `serve/leg.rs` and `carry.rs` there answer.
 
 use std::fmt::Display;
 use std::future::{Future, pending};

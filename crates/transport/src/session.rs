@@ -3,6 +3,8 @@
 //!
 //! It holds at most one read of records, decrypted or not, and one encrypted piece that the socket did not take at once. While
 //! nothing moves it has no buffer at all.
+//!
+//! Before a key is proven, less of what has not come in whole is kept: `WAITING_UNPROVEN`.
 
 use std::cell::{Cell, RefCell};
 use std::io;

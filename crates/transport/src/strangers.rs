@@ -1,4 +1,4 @@
-//! Connections that have not proven yet who they are.
+//! Connections that have not proven yet who they are, and how many of them there may be where no configuration says.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! Which of the connections to a peer carries a packet.
+//!
+//! Classes choose among the connections. `node/slot.rs` chooses one of these for each flow.
 
 use std::ops::{Range, RangeInclusive};
 

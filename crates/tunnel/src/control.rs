@@ -1,4 +1,6 @@
 //! How much a connection is given at a time, and how fast it sends.
+//!
+//! It also decides which super-packets go whole. The pacing itself is crate `link`'s.
 
 use std::cell::{Cell, RefCell};
 use std::io;

@@ -1,4 +1,4 @@
-//! Settings of the host that cost a tunnel's connections throughput.
+//! Settings of the host that cost a tunnel's connections throughput. A tunnel names them when it starts.
 
 use std::fs;
 

@@ -1,5 +1,7 @@
 //! What Linux says about a packet of a TUN device with offloads (`linux/virtio_net.h`): which checksum is missing, and how a
 //! super-packet is cut into segments.
+//!
+//! A header that contradicts its packet is refused.
 
 use crate::packet::{Header, TCP, UDP};
 

@@ -1,4 +1,6 @@
 //! The course of a measurement: asked for, begun, watched, ended, and what came out of it.
+//!
+//! This end ends it, after its time or once all bytes are acknowledged. What was received is taken from the end that received it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,6 @@
 //! How long the other end of a connection may be silent.
+//!
+//! `watch_closely` decides how soon an idle connection is found dead: after 10 s.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,4 +1,6 @@
 //! The nodes of the overlay, as a configuration knows them.
+//!
+//! `Overlay::exit` says which node is near a destination, and when that cannot be said.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,8 @@
 //! The rules are a table of nftables and, in the routing, a rule and a table of one route. Their names and numbers derive from
 //! the node's name, so that nodes on one machine do not disturb each other. [`Rules`] describes them, and is printed as the
 //! script for nft. [`Installed`] means that they are in the kernel.
+//!
+//! They are installed by running `nft` with this script: what is printed is what is installed.
 
 mod install;
 

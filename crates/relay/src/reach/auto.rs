@@ -1,4 +1,6 @@
 //! Reaches a destination by one node near it, on the best path that is known, and on the next one where that fails.
+//!
+//! When the next path is tried beside one that does not answer is decided here.
 
 use std::cmp::Reverse;
 use std::pin::Pin;

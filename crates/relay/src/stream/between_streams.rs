@@ -1,4 +1,6 @@
 //! A connection between nodes on which no stream is under way.
+//!
+//! It may end with a FIN instead of a reset: this side has said END, so the receiver knows a whole stream by that and not by the FIN.
 
 use std::net::Shutdown;
 use std::ops::Deref;

@@ -1,4 +1,7 @@
 //! A whole stream: both directions between two connections, and how these are closed.
+//!
+//! A host's connection resets when it is closed, until `Side::end_cleanly`: only after both directions have ended, and all is written, may
+//! a close look like an end.
 
 use std::future::poll_fn;
 use std::io::ErrorKind;

@@ -2,6 +2,8 @@
 //!
 //! A host that answers and closes without having read all that it was sent resets its connection. Its answer is in the node's kernel
 //! then, and on its way to the receiver; to reset the receiver at once would destroy it.
+//!
+//! How long a receiver that takes nothing, or takes little, is waited for is decided here.
 
 use std::future::{pending, poll_fn};
 use std::time::Duration;

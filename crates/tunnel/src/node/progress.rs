@@ -1,4 +1,4 @@
-//! Whether a connection's data arrives.
+//! Whether a connection's data arrives: when a connection counts as stalled, and when as of no use.
 
 use std::time::Duration;
 

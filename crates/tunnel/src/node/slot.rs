@@ -1,4 +1,6 @@
 //! One of the connections to a peer, whether it is there or not, and what is counted of it.
+//!
+//! `PeerState::slot_for` chooses the connection of a flow: always the same one while it is there, else the next that is.
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};

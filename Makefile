@@ -12,7 +12,6 @@ demo: release
 # as root.
 test:
 	@scripts/setup build test
-	@bench/load/relay/peers $(or $(CARGO_TARGET_DIR),target)/peers || echo "test: without HAProxy and nginx" >&2
 	scripts/test
 
 # Format and lints; warnings are refused.

@@ -16,7 +16,6 @@ const BARE: &[(&str, usize, &str)] = &[
     ("gateway/src/programs.rs", 1, "once at the start"),
     ("monitor/src/service.rs", 6, "as often as its own schedule measures"),
     ("registry/src/keeper.rs", 3, "once at the start or at the end, and of its own settings"),
-    ("registry/src/quiet.rs", 2, "the throttle of this crate, which stands below the other one"),
     ("relay/src/exit/names.rs", 5, "when a file of this system has changed"),
     ("relay/src/host/congestion.rs", 2, "at the start and at a reload"),
     ("relay/src/host/rules/install.rs", 2, "at the end and at a reload"),

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ekiden_keys::random_secret;
+use ekiden_service::Throttle;
 
 use crate::backoff::Backoff;
 use crate::cache::{Cache, Cached, Nodes};
@@ -19,7 +20,6 @@ use crate::gateway::{Failure, Header, Watched};
 use crate::inbox::{Input, Said};
 use crate::keys::Keys;
 use crate::noisy::Noisy;
-use crate::quiet::Quiet;
 use crate::record::Load;
 use crate::registration::{Registration, Step};
 use crate::requests::{self, Unwritten};
@@ -38,7 +38,7 @@ const SPARE: Duration = Duration::from_secs(35);
 const RESUME_WITHIN: Duration = Duration::from_secs(30);
 
 /// The least time between two changes that are told: whoever writes without end makes this much work and no more.
-const SHOW_EVERY: Duration = Duration::from_millis(500);
+const PUBLISH_EVERY: Duration = Duration::from_millis(500);
 
 /// So often a record is written anew at once if etcd says that it was not as it was thought.
 const WRITES_MOST: u32 = 3;
@@ -89,7 +89,7 @@ pub struct Keeper {
     /// Whether etcd was compacted in front of the watch since the last check.
     was_compacted: bool,
     backoff: Backoff,
-    quiet: Quiet,
+    lines: Throttle,
 }
 
 impl Keeper {
@@ -130,26 +130,26 @@ impl Keeper {
             noisy: Noisy::new(Instant::now()),
             was_compacted: false,
             backoff: Backoff::default(),
-            quiet: Quiet::default(),
+            lines: Throttle::default(),
         })
     }
 
     /// Until it is told to stop.
     pub fn run(mut self) {
         self.remember();
-        while let End::Error(error) = self.stay() {
+        while let End::Error(error) = self.session() {
             self.watch = None;
             if error.is_of_endpoint() {
                 self.client.next_endpoint();
             }
-            self.away(error);
+            self.disconnected(error);
             let again = Instant::now() + self.backoff.failed(chance());
             while let Some(input) = self.next_input(again) {
                 if matches!(input, Input::Stop) {
                     return self.leave();
                 }
             }
-            self.quiet.flush();
+            self.lines.flush();
         }
         self.leave();
     }
@@ -174,12 +174,12 @@ impl Keeper {
         shared.from_file = Some((age, Instant::now()));
         drop(shared);
         self.view.remember(members, absent);
-        self.show();
+        self.publish();
     }
 
-    /// A stay with one member of etcd, until it fails.
-    fn stay(&mut self) -> End {
-        if let Err(error) = self.arrive() {
+    /// One session with one member of etcd, until it fails.
+    fn session(&mut self) -> End {
+        if let Err(error) = self.connect() {
             // A store restored from a copy is silent about tokens from its future, until it has caught up.
             self.client.forget_token();
             return End::Error(error);
@@ -190,7 +190,8 @@ impl Keeper {
         }
     }
 
-    fn arrive(&mut self) -> Result<(), RegistryError> {
+    /// Identifies the overlay, reads what is new, begins the watch and registers this node.
+    fn connect(&mut self) -> Result<(), RegistryError> {
         let header = self.identify()?;
         let now = Instant::now();
         let resumes = self.position.is_some_and(|position| {
@@ -205,7 +206,7 @@ impl Keeper {
         }
         self.begin_watch()?;
         self.register()?;
-        self.arrived(header);
+        self.connected(header);
         Ok(())
     }
 
@@ -233,7 +234,7 @@ impl Keeper {
         let was_away = from_file || heard.is_some_and(|heard| now.saturating_duration_since(heard) >= self.ttl);
         self.view.replace(reading, now, was_away.then_some(RETURN_WITHIN));
         self.position = Some(Position { header, revision: header.revision, heard: now });
-        self.show();
+        self.publish();
         Ok(())
     }
 
@@ -249,11 +250,11 @@ impl Keeper {
         Ok(())
     }
 
-    /// Waits for changes, and sees to the lease meanwhile.
+    /// Waits for changes, and renews the lease meanwhile.
     fn listen(&mut self) -> Result<(), RegistryError> {
         let mut due = Instant::now() + self.rest();
         loop {
-            let changes = self.is_changed.then(|| self.may_show());
+            let changes = self.is_changed.then(|| self.publish_at());
             let wake = [self.view.next_departure(), self.noisy.next_look(), changes]
                 .into_iter()
                 .flatten()
@@ -262,24 +263,24 @@ impl Keeper {
                 Some(Input::Stop) => return Ok(()),
                 // Watches that were given up may still say something.
                 Some(Input::Watch(number, said)) if self.watch.as_ref().map(Watch::number) == Some(number) => {
-                    self.said(said)?;
+                    self.on_watch(said)?;
                 }
                 Some(Input::Watch(..)) | None => {}
             }
             let now = Instant::now();
             if self.view.next_departure().is_some_and(|departure| departure <= now) {
                 self.view.let_go(now);
-                self.show();
+                self.publish();
             }
             self.is_changed |= self.noisy.look(now);
-            if self.is_changed && now >= self.may_show() {
+            if self.is_changed && now >= self.publish_at() {
                 self.is_changed = false;
-                self.show();
+                self.publish();
                 self.register()?;
             }
-            self.quiet.flush();
+            self.lines.flush();
             if now >= due {
-                self.tend()?;
+                self.check()?;
                 due = Instant::now() + self.rest();
             }
         }
@@ -290,7 +291,7 @@ impl Keeper {
         (self.ttl / 3).max(self.ttl.saturating_sub(SPARE)).min(REST_MOST)
     }
 
-    fn said(&mut self, said: Said) -> Result<(), RegistryError> {
+    fn on_watch(&mut self, said: Said) -> Result<(), RegistryError> {
         let what = "a watch";
         match said {
             Said::Changes(watched) if watched.compact_revision > 0 => {
@@ -339,13 +340,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// When changes may be told again.
-    fn may_show(&self) -> Instant {
-        self.shown_at.map_or_else(Instant::now, |at| at + SHOW_EVERY)
+    /// When changes are published next.
+    fn publish_at(&self) -> Instant {
+        self.shown_at.map_or_else(Instant::now, |at| at + PUBLISH_EVERY)
     }
 
-    /// Keeps the lease, and checks that the watch has missed nothing: etcd, or what is between, may be silent.
-    fn tend(&mut self) -> Result<(), RegistryError> {
+    /// Renews the lease, and checks that the watch has missed nothing: etcd, or what is between, may be silent.
+    fn check(&mut self) -> Result<(), RegistryError> {
         if let Some(lease) = self.lease
             && !requests::keep_alive(&mut self.client, lease)?
         {
@@ -364,7 +365,7 @@ impl Keeper {
             // Changes of others' keys do not count as missed when etcd is compacted.
             let revision = position.revision.max(header.revision);
             self.position = Some(Position { header, revision, heard: position.heard });
-            self.keep();
+            self.write_cache();
         }
         let load = self.lock().load;
         self.load = load;
@@ -400,7 +401,7 @@ impl Keeper {
                         Ok(event) => {
                             self.registration.written(lease);
                             self.view.apply(event);
-                            self.show();
+                            self.publish();
                         }
                         // The watch, or the next check, tells what.
                         Err(Unwritten::Changed) => break None,
@@ -413,7 +414,7 @@ impl Keeper {
                 }
             }
         };
-        self.note(problem);
+        self.record_outcome(problem);
         Ok(())
     }
 

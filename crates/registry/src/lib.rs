@@ -23,7 +23,6 @@ mod keeper;
 mod keys;
 mod noisy;
 mod operator;
-mod quiet;
 mod record;
 mod registration;
 mod registry;

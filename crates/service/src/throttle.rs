@@ -178,7 +178,7 @@ impl Lines {
             if line.more == 0 {
                 return false;
             }
-            let others = if whom.is_empty() { ", also from other addresses" } else { "" };
+            let others = if whom.is_empty() { ", also about others" } else { "" };
             if !line.is_over {
                 due.push((line.level, format!("{} (and {} more within {INTERVAL:?}{others})", line.text, line.more)));
             }
@@ -287,6 +287,6 @@ mod tests {
         let counted = (100_000 - logged).to_string();
         let told = due(&mut lines, 10);
         assert!(told.len() == 1 && told[0].contains(&format!("and {counted} more")), "{told:?}");
-        assert!(told[0].ends_with("also from other addresses)"), "{told:?}");
+        assert!(told[0].ends_with("also about others)"), "{told:?}");
     }
 }

@@ -10,15 +10,15 @@ use crate::gateway::{Event, EventKind, Header};
 use crate::keys::Place;
 
 impl Keeper {
-    /// Tells of the members, if they are others.
-    pub(super) fn show(&mut self) {
+    /// Tells the node of its members, if they have changed.
+    pub(super) fn publish(&mut self) {
         let (roster, ignored) = self.view.roster(self.noisy.nodes());
         self.shown_at = Some(Instant::now());
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, reason) in &ignored {
             if shared.ignored.get(name) != Some(reason) {
                 let line = format!("overlay '{}': node '{name}' is ignored: {reason}", self.settings.overlay);
-                self.quiet.warn("ignored", name, line);
+                self.lines.warn("ignored", name, format_args!("{line}"));
             }
         }
         shared.ignored = ignored;
@@ -28,19 +28,19 @@ impl Keeper {
         if self.shown.as_ref() != Some(&roster) {
             (self.on_change)(self.shown.insert(roster));
         }
-        self.keep();
+        self.write_cache();
     }
 
-    /// Keeps what etcd says in the file.
-    pub(super) fn keep(&mut self) {
+    /// Writes what etcd says into the file `members_cache`.
+    pub(super) fn write_cache(&mut self) {
         let known = self.position.and(self.lock().overlay_id);
         let (Some(cache), Some(id), Some(shown)) = (&mut self.cache, known, &self.shown) else { return };
         if let Err(why) = cache.keep(id, shown, Instant::now()) {
-            self.quiet.warn("cache", "", format!("overlay '{}': {why}", self.settings.overlay));
+            self.lines.warn("cache", "", format_args!("overlay '{}': {why}", self.settings.overlay));
         }
     }
 
-    pub(super) fn arrived(&mut self, header: Header) {
+    pub(super) fn connected(&mut self, header: Header) {
         let endpoint = self.client.endpoint().to_owned();
         tracing::info!("overlay '{}': etcd at {endpoint}, revision {}", self.settings.overlay, header.revision);
         let mut shared = self.lock();
@@ -52,7 +52,7 @@ impl Keeper {
         }
     }
 
-    pub(super) fn away(&mut self, error: RegistryError) {
+    pub(super) fn disconnected(&mut self, error: RegistryError) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.endpoint.take().is_some() {
             shared.since = Instant::now();
@@ -64,25 +64,25 @@ impl Keeper {
                 Some(_) => "the last known members stay",
             };
             let line = format!("overlay '{}': {error}; {so}", self.settings.overlay);
-            self.quiet.warn("away", &format!("{:?}", discriminant(&error)), line);
+            self.lines.warn("away", format_args!("{:?}", discriminant(&error)), format_args!("{line}"));
         }
         shared.problem = Some(error);
         shared.registered = false;
     }
 
-    /// How it stands with this node's own record.
-    pub(super) fn note(&mut self, problem: Option<RegistryError>) {
+    /// Records whether this node is registered, or why not.
+    pub(super) fn record_outcome(&mut self, problem: Option<RegistryError>) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(problem) = problem.as_ref().filter(|problem| shared.problem.as_ref() != Some(problem)) {
             let line = format!("overlay '{}': {problem}", self.settings.overlay);
-            self.quiet.warn("problem", &format!("{:?}", discriminant(problem)), line);
+            self.lines.warn("problem", format_args!("{:?}", discriminant(problem)), format_args!("{line}"));
         }
         shared.registered = problem.is_none() && self.lease.is_some();
         shared.revision = self.position.map_or(0, |position| position.revision);
         shared.problem = problem;
     }
 
-    /// Sees to who writes without end.
+    /// Counts what a node writes: one that floods etcd is no member meanwhile.
     pub(super) fn count(&mut self, event: &Event) {
         let key = std::str::from_utf8(&event.kv.key).unwrap_or_default();
         let Place::Node(name) = self.keys.place(key) else { return };

@@ -397,7 +397,7 @@ fn interrupted_sweep(signal: &str) -> Result<(), Failed> {
     }
     Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status()?;
     let status = child.wait()?;
-    let limit = Instant::now() + Duration::from_secs(5);
+    let limit = Instant::now() + Duration::from_secs(30);
     while !place.run_directories()?.is_empty() && Instant::now() < limit {
         sleep(Duration::from_millis(20));
     }

@@ -154,8 +154,17 @@ impl Keeper {
         self.leave();
     }
 
-    /// Begins with the members that were known before this process.
+    /// Begins with what this process knew before.
+    pub fn knows(&mut self, Roster { members, absent }: Roster) {
+        let members = members.into_iter().map(|(name, listed)| (name, listed.member)).collect();
+        self.view.remember(members, absent);
+    }
+
+    /// Begins with the members that were known before this process, unless it knows later ones.
     fn remember(&mut self) {
+        if self.view.len() > 0 {
+            return self.publish();
+        }
         let Some(cache) = &mut self.cache else { return };
         let Cached { overlay_id, nodes: Nodes { mut members, absent }, age } =
             match cache.load(self.settings.expected_id) {
@@ -325,10 +334,8 @@ impl Keeper {
         let Some(last) = watched.events.last() else { return Ok(()) };
         // What follows a fragment has the same revision.
         let revision = last.kv.mod_revision - u64::from(watched.fragment).min(last.kv.mod_revision);
-        for event in watched.events {
-            self.count(&event);
-            self.view.apply(event);
-        }
+        watched.events.iter().for_each(|event| self.count(event));
+        self.view.apply_all(watched.events);
         if self.view.len() > KEYS_MOST {
             self.position = None;
             return Err(requests::too_many(&self.client, &self.keys));

@@ -49,11 +49,27 @@ impl Registry {
     /// # Errors
     /// If a setting is wrong, a file cannot be used, or there is no thread to be had.
     pub fn start(settings: Settings, on_change: impl FnMut(&Roster) + Send + 'static) -> Result<Self, RegistryError> {
+        Self::start_knowing(None, settings, on_change)
+    }
+
+    /// The same, where this process knows already who belonged to the overlay: what those that were away, or whose admission could not be
+    /// read, were near to stays theirs.
+    ///
+    /// # Errors
+    /// As [`Registry::start`].
+    pub fn start_knowing(
+        before: Option<Roster>,
+        settings: Settings,
+        on_change: impl FnMut(&Roster) + Send + 'static,
+    ) -> Result<Self, RegistryError> {
         settings.check()?;
         let client = Client::new(&settings.access)?;
         let shared = Arc::new(Mutex::new(Shared::new(Instant::now())));
         let (inbox, received) = sync_channel(WAITING_MOST);
-        let keeper = Keeper::new(settings, client, shared.clone(), (inbox.clone(), received), Box::new(on_change))?;
+        let mut keeper = Keeper::new(settings, client, shared.clone(), (inbox.clone(), received), Box::new(on_change))?;
+        if let Some(before) = before {
+            keeper.knows(before);
+        }
         let run = thread::Builder::new().name("registry".into()).spawn(move || keeper.run());
         let keeper = run.map_err(|error| wrong("threads", error.to_string()))?;
         Ok(Self { shared, inbox, keeper: Some(keeper) })

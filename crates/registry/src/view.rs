@@ -47,7 +47,14 @@ pub struct View {
     /// Records that were missing when etcd came back, and until when they count.
     leaving: BTreeMap<String, (Record, Instant)>,
     /// What nodes were admitted with whose admission can no longer be read, or was lost with all others.
-    last_good: BTreeMap<String, Admission>,
+    last_good: BTreeMap<String, LastGood>,
+}
+
+/// What a node was last admitted with.
+struct LastGood {
+    admission: Admission,
+    /// It went together with all others: etcd has lost them. An operator expels one node after the other.
+    is_lost: bool,
 }
 
 /// A key's content.
@@ -105,15 +112,19 @@ impl View {
     /// Takes over a complete reading. Records that it lacks stay for `keep` from `now`; their admission must still be there.
     pub fn replace(&mut self, reading: Reading, now: Instant, keep: Option<Duration>) {
         let before = std::mem::replace(&mut self.found, reading.0);
-        // An operator expels one node after the other. Where no admission at all is left, etcd has lost them.
-        let are_lost = !self.found.values().any(|found| matches!(found.content, Content::Admitted(_)));
+        let is_lost = self.has_no_admission();
+        if !is_lost {
+            // Who was expelled meanwhile is near to nothing.
+            let (found, keys) = (&self.found, &self.keys);
+            self.last_good.retain(|name, last| last.is_lost || found.contains_key(keys.admitted(name).as_bytes()));
+        }
         for (key, found) in &before {
             let is_unreadable = |now: &Found| matches!(now.content, Content::Admitted(Err(_)));
             if let Content::Admitted(Ok(admission)) = &found.content
-                && (are_lost || self.found.get(key).is_some_and(is_unreadable))
+                && (is_lost || self.found.get(key).is_some_and(is_unreadable))
                 && let Some(Place::Admitted(name)) = place(&self.keys, key)
             {
-                self.last_good.insert(name.to_owned(), admission.clone());
+                self.last_good.insert(name.to_owned(), LastGood { admission: admission.clone(), is_lost });
             }
         }
         for (key, found) in &self.found {
@@ -129,6 +140,34 @@ impl View {
                 self.leaving.entry(name.to_owned()).or_insert((record, now + keep));
             }
         }
+    }
+
+    /// Takes over changes that etcd tells together. If they leave no admission at all, all are lost.
+    pub fn apply_all(&mut self, events: Vec<Event>) {
+        let before = match events.iter().any(|event| event.kind == EventKind::Delete) {
+            true => self.admissions(),
+            false => Vec::new(),
+        };
+        events.into_iter().for_each(|event| self.apply(event));
+        if self.has_no_admission() {
+            let lost = before.into_iter().map(|(name, admission)| (name, LastGood { admission, is_lost: true }));
+            self.last_good.extend(lost);
+        }
+    }
+
+    fn has_no_admission(&self) -> bool {
+        !self.found.values().any(|found| matches!(found.content, Content::Admitted(_)))
+    }
+
+    /// All that can be read.
+    fn admissions(&self) -> Vec<(String, Admission)> {
+        let admitted = |(key, found): (&Vec<u8>, &Found)| match (place(&self.keys, key), &found.content) {
+            (Some(Place::Admitted(name)), Content::Admitted(Ok(admission))) => {
+                Some((name.to_owned(), admission.clone()))
+            }
+            _ => None,
+        };
+        self.found.iter().filter_map(admitted).collect()
     }
 
     /// Takes over a change. One that is older than what is known of its key is not taken.
@@ -151,7 +190,7 @@ impl View {
         if let Some(Place::Admitted(name)) = place(&self.keys, &key) {
             match (before.map(|found| found.content), now.as_ref().map(|found| &found.content)) {
                 (Some(Content::Admitted(Ok(admission))), Some(Content::Admitted(Err(_)))) => {
-                    self.last_good.insert(name.to_owned(), admission);
+                    self.last_good.insert(name.to_owned(), LastGood { admission, is_lost: false });
                 }
                 (_, Some(Content::Admitted(Err(_)))) => {}
                 _ => drop(self.last_good.remove(name)),
@@ -235,7 +274,7 @@ impl View {
         }
         let is_absent = |(name, _): &(&str, &Admission)| !members.contains_key(*name);
         // Where traffic may go is what was last known of them: it does not leave from elsewhere meanwhile.
-        let last_good = self.last_good.iter().map(|(name, of)| (name.as_str(), of));
+        let last_good = self.last_good.iter().map(|(name, of)| (name.as_str(), &of.admission));
         let absent =
             last_good.chain(admitted).filter(is_absent).map(|(name, of)| (name.to_owned(), of.clone())).collect();
         (Roster { members, absent }, ignored)

@@ -17,6 +17,7 @@ mod transparent;
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ekiden_transport::Connection;
 use tokio::net::TcpStream;
@@ -30,7 +31,7 @@ use crate::reach::Upstream;
 use crate::serve::timeouts::LINGER;
 use crate::shared::{Current, InFlightGuard, Node, Permit};
 use crate::stream::duplex::{Duplex, Finished, Side};
-use crate::stream::expiry::Expiry;
+use crate::stream::expiry::{Expiry, InTheWay};
 use failed::Asked;
 
 /// A stream ready to run.
@@ -187,7 +188,7 @@ impl Late {
         self: Box<Self>,
         node: &Arc<Node>,
         from: ClientKey,
-        mut expiry: Option<Box<Expiry>>,
+        expiry: Option<Box<Expiry>>,
         busy: InFlightGuard,
     ) {
         let Self { client, upstream } = *self;
@@ -204,7 +205,8 @@ impl Late {
         let Some(upstream) = upstream else { return client.await };
         // At a transparent address only this process can deliver.
         let (is_node, may_be_left) = (upstream.side.is_node(), !upstream.side.has_transparent_address);
-        let at = node.clone();
+        let (at, in_the_way) = (node.clone(), InTheWay::default());
+        let mut expiry = if may_be_left { Some(Expiry::late(expiry, in_the_way.clone())) } else { expiry };
         let mut finishing = Box::pin(async move {
             if let Err(error) = upstream.finish(&at, &mut expiry).await {
                 tracing::debug!("a stream was not delivered: {error}");
@@ -221,7 +223,10 @@ impl Late {
             return;
         }
         // The client has its end, and may have gone: from here on its limits do not count the rest, unless it leaves too much behind.
-        let Some(place) = node.late.take(from, is_node) else { return finishing.await };
+        let Some(place) = node.late.take(from, is_node) else {
+            in_the_way.store(true, Ordering::Relaxed);
+            return finishing.await;
+        };
         tokio::spawn(async move {
             finishing.await;
             drop((busy, place));

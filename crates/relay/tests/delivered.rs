@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::common::peer::{accept_node, ask_for, frame, open_at, say};
+use crate::common::peer::{accept_node, ask_for, frame, open_at, say, stream_that_both_end};
 use crate::common::process::Process;
 use crate::common::*;
 use ekiden_relay::Relay;
@@ -449,17 +449,6 @@ fn a_connection_is_not_used_again_before_delivered() {
     wait_until("it is free", || entry.idle("p") == 1);
     let _third = connect(front);
     assert_eq!(frame(&mut first).0, FrameKind::Open);
-}
-
-/// A stream over a peer, of which both ends have been said, and DELIVERED not: the client's end of it, and the peer's.
-fn stream_that_both_end(entry: &Relay, listener: &TcpListener) -> (TcpStream, TcpStream) {
-    let client = connect(entry.address("fwd").unwrap());
-    let mut peer = accept_node(listener);
-    assert_eq!(frame(&mut peer).0, FrameKind::Open);
-    peer.write_all(&encode_opened(None)).unwrap();
-    say(&peer, FrameKind::End);
-    client.shutdown(Shutdown::Write).unwrap();
-    (client, peer)
 }
 
 #[test]

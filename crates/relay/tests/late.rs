@@ -6,7 +6,9 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
+use crate::common::peer::{frame, stream_that_both_end};
 use crate::common::*;
+use ekiden_relay_proto::leg::FrameKind;
 use socket2::{Domain, Socket, Type};
 
 /// With it the pauses between retransmissions grow to 1 s, and the kernel gives up a closed socket after about 3 s without
@@ -198,4 +200,34 @@ fn an_origin_that_reads_late_gets_all_of_a_request_that_it_has_answered() {
             }
         }
     });
+}
+
+/// It says nothing more of streams that both their ends have ended: such a node, in a chain, must keep no client out.
+#[test]
+fn a_peer_that_never_says_delivered_keeps_no_client_out() {
+    let (listener, address) = listener();
+    let entry = node(&format!(
+        "[limits]\nclient_connections = 20\n\
+         [listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"192.0.2.1:1\"\nvia = [\"p\"]\n\
+         [peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\n"
+    ));
+    let mut streams: Vec<_> = (0..20).map(|_| stream_that_both_end(&entry, &listener)).collect();
+    wait_until("16 places are free", || entry.connections() == 4);
+    streams.extend((0..16).map(|_| stream_that_both_end(&entry, &listener)));
+    assert_eq!(entry.connections(), 20);
+    wait_until("the client may connect again", || entry.connections() == 0);
+    // Those of the places are waited for.
+    assert_eq!(entry.busy(), 16);
+    let (mut client, peer) = stream_that_both_end(&entry, &listener);
+    assert!(ends_cleanly(&mut client));
+    // Those that were left got their END, and then a FIN.
+    let ended = |peer: &mut TcpStream| {
+        peer.set_nonblocking(false).unwrap();
+        assert_eq!(frame(peer).0, FrameKind::End);
+        peer.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        matches!(peer.read(&mut [0]), Ok(0))
+    };
+    let left = streams.iter_mut().filter_map(|(_, peer)| ended(peer).then_some(())).count();
+    assert_eq!(left, 20);
+    drop(peer);
 }

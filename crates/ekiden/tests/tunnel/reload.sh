@@ -6,6 +6,7 @@ on island python3 echo.py client 10.77.0.1 400 > rtt & client=$!
 # hang_up NODE LINE: SIGHUP, which logs this.
 hang_up() { : > $1.log; local pid=pid_$1; kill -HUP ${!pid}; await 10 grep -q "$2" $1.log; }
 connections() { on island "$EKIDEN" tunnel status ekiden0 --json | grep -c '"is_up": true'; }
+answers() { on island timeout 3 python3 echo.py client 10.77.0.1 1 > /dev/null 2>&1; }
 # One more connection for each peer.
 sed -i 's/^\[peer.*/&\nconnections = 2/' city/city.toml island/island.toml
 hang_up city "read again from city.toml"; hang_up island "read again from island.toml"
@@ -18,15 +19,15 @@ grep -q "carries packets" island.log && fail "connections were made anew" || tru
 cp city/city.toml kept; (mkdir -p other && cd other && "$EKIDEN" keygen node.key > key)
 sed -i "s/sha256:[0-9a-f]*/$(key other)/" city/city.toml
 hang_up city "read again"
-sleep 1; on island ping -c 1 -W 1 10.77.0.1 > /dev/null && fail "a removed key still carries packets"
+sleep 1; answers && fail "a removed key still carries packets" || true
 cp kept city/city.toml; hang_up city "read again"
-await 20 on island ping -c 1 -W 1 10.77.0.1
+await 20 answers
 # What only a start can take: everything stays.
 sed -i 's/^mtu = .*/mtu = 1400/' island/island.toml; grep -q "mtu = 1400" island/island.toml || sed -i 's/^name = "ekiden0"/&\nmtu = 1400/' island/island.toml
 hang_up island "the configuration stays as it was: .*\[device\]: what is new there only a start can take; restart it"
 sed -i '/^mtu = 1400/d' island/island.toml
 sed -i 's/^allowed = \[/&"10.99.0.0\/16", /' island/island.toml
 hang_up island "stays as it was: .*networks of .allowed. need routes"
-on island ping -c 1 -W 2 10.77.0.1 > /dev/null || fail "a refused file has ended the tunnel"
+answers || fail "a refused file has ended the tunnel"
 kill $pid_island; wait $pid_island || fail "it ended with $?"
 kill $pid_city; wait $pid_city || fail "it ended with $?"

@@ -122,6 +122,42 @@ fn what_a_node_was_near_to_is_known_where_its_admission_is_not_readable_or_lost_
 }
 
 #[test]
+fn who_is_expelled_is_near_to_nothing_and_who_is_lost_with_all_others_stays_near() {
+    let near = || {
+        let of = Admission::of(key(1).parse().unwrap());
+        of.with(crate::Terms { near: Some(vec!["127.0.0.0/8".into()]), ..crate::Terms::default() })
+    };
+    let with = |name: &str, what: &[u8], at| put(keys().admitted(name), what.to_vec(), at);
+    let known = || {
+        let mut view = View::new(keys());
+        view.apply_all(vec![with("a", &near().to_bytes(), 3), with("b", &near().to_bytes(), 3)]);
+        view
+    };
+    let absent = |view: &View| view.roster([]).0.absent.into_keys().collect::<Vec<_>>();
+    // One after the other, by the operator.
+    let mut view = known();
+    view.apply_all(vec![delete(keys().admitted("a"), 4)]);
+    assert_eq!(absent(&view), ["b"]);
+    // All at once.
+    let mut view = known();
+    view.apply_all(vec![delete(keys().admitted("a"), 4), delete(keys().admitted("b"), 4)]);
+    assert_eq!(absent(&view), ["a", "b"]);
+    // They come back one after the other.
+    let mut reading = Reading::default();
+    reading.take(&keys(), vec![with("b", &near().to_bytes(), 5).kv]);
+    view.replace(reading, Instant::now(), None);
+    assert_eq!(absent(&view), ["a", "b"]);
+    // One that could not be read is expelled while etcd was away.
+    let mut view = known();
+    view.apply_all(vec![with("a", b"odd", 4)]);
+    assert_eq!(absent(&view), ["a", "b"]);
+    let mut reading = Reading::default();
+    reading.take(&keys(), vec![with("b", &near().to_bytes(), 3).kv]);
+    view.replace(reading, Instant::now(), None);
+    assert_eq!(absent(&view), ["b"]);
+}
+
+#[test]
 fn who_writes_without_end_is_no_member() {
     let (roster, ignored) = two().roster([("a", "noise".to_owned())]);
     assert!(roster.members.keys().eq(["b"]) && roster.absent.contains_key("a"));

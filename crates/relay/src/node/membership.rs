@@ -45,7 +45,7 @@ impl Membership {
     /// # Errors
     /// A file that the configuration names cannot be used.
     pub fn new(file: Config) -> Result<Self, RegistryError> {
-        let registered = start(&file)?;
+        let registered = start(&file, None)?;
         Ok(Self { file, registered, said: RefCell::default() })
     }
 
@@ -83,9 +83,13 @@ impl Membership {
     /// Takes another configuration. The node is registered anew only if it says otherwise where, or what of it is to be seen.
     pub fn change(&mut self, file: Config) {
         if !self.is_registered_by(settings(&file)) {
+            // Of the same overlay, whoever was known stays so until etcd says otherwise.
+            let overlay = |settings: &Settings| (settings.overlay.clone(), settings.expected_id);
+            let is_same = |before: &&Registered| settings(&file).map(overlay) == Some(overlay(&before.settings));
+            let known = self.registered.as_ref().filter(is_same).and_then(|before| before.roster.borrow().clone());
             // Its lease ends before the next one begins.
             self.registered = None;
-            self.registered = start(&file).unwrap_or_else(|error| {
+            self.registered = start(&file, known).unwrap_or_else(|error| {
                 tracing::error!("this node is not registered in etcd: {error}");
                 None
             });
@@ -166,9 +170,10 @@ fn settings(config: &Config) -> Option<&Settings> {
     config.overlay.as_ref().and_then(|overlay| overlay.etcd.as_deref())
 }
 
-fn start(config: &Config) -> Result<Option<Registered>, RegistryError> {
+/// `known` are those that this process knows to belong to the overlay.
+fn start(config: &Config, known: Option<Roster>) -> Result<Option<Registered>, RegistryError> {
     let Some(settings) = settings(config).cloned() else { return Ok(None) };
-    let (tell, received) = watch::channel(None::<Roster>);
+    let (tell, received) = watch::channel(known.clone());
     let changed = move |roster: &Roster| {
         let mut roster = roster.clone();
         // Loads are no part of a configuration.
@@ -179,6 +184,6 @@ fn start(config: &Config) -> Result<Option<Registered>, RegistryError> {
             is_other
         });
     };
-    let registry = Registry::start(settings.clone(), changed)?;
+    let registry = Registry::start_knowing(known, settings.clone(), changed)?;
     Ok(Some(Registered { settings, roster: received, registry }))
 }

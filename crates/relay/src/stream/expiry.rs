@@ -1,7 +1,10 @@
-//! Resets streams on which nothing moves, and those that have run for too long, where the configuration has such limits.
+//! Resets streams on which nothing moves, and those that have run for too long, where the configuration has such limits. Gives up what is
+//! left of a stream whose client has its end, where that is in the way of others.
 
 use std::future::{pending, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,6 +18,15 @@ use crate::stream::pump::PumpError;
 /// How many times a stream is checked within the time for which it may be idle.
 const CHECKS: u32 = 4;
 
+/// What is left of a stream and in the way of others is left to the next node, or the kernel, once nothing of it was taken for this long ...
+const LATE: Duration = Duration::from_secs(60);
+
+/// ... or for this long, where this node holds nothing of it any more: the next one does.
+const LATE_ELSEWHERE: Duration = Duration::from_secs(10);
+
+/// Whether what is left of a stream is in the way of others.
+pub type InTheWay = Arc<AtomicBool>;
+
 /// The limits of one stream.
 pub struct Expiry {
     idle: Option<Duration>,
@@ -22,6 +34,8 @@ pub struct Expiry {
     /// When bytes were last seen to move, and how many had moved by then.
     moved: (Instant, u64),
     next: Pin<Box<Sleep>>,
+    /// Of a stream whose client has its end.
+    late: Option<InTheWay>,
 }
 
 impl Expiry {
@@ -30,7 +44,19 @@ impl Expiry {
         let now = Instant::now();
         let (idle, end) = (limits.idle, limits.lifetime.map(|lifetime| now + lifetime));
         let first = next(now, idle, end)?;
-        Some(Box::new(Self { idle, end, moved: (now, 0), next: Box::pin(sleep_until(first)) }))
+        Some(Box::new(Self { idle, end, moved: (now, 0), next: Box::pin(sleep_until(first)), late: None }))
+    }
+
+    /// For what is left of a stream whose client has its end.
+    pub fn late(before: Option<Box<Self>>, in_the_way: InTheWay) -> Box<Self> {
+        let now = Instant::now();
+        let (idle, end) = before.map_or((None, None), |before| (before.idle, before.end));
+        let first = now + LATE_ELSEWHERE / CHECKS;
+        Box::new(Self { idle, end, moved: (now, 0), next: Box::pin(sleep_until(first)), late: Some(in_the_way) })
+    }
+
+    fn is_in_the_way(&self) -> bool {
+        self.late.as_ref().is_some_and(|late| late.load(Ordering::Relaxed))
     }
 
     /// Ready when the stream between `a` and `b` must be reset. To be polled whenever its task runs.
@@ -48,10 +74,21 @@ impl Expiry {
             } else if self.idle.is_some_and(|idle| now >= self.moved.0 + idle) {
                 return Poll::Ready(PumpError::Expired("limits.idle"));
             }
-            let Some(at) = next(now, self.idle, self.end) else { return Poll::Pending };
+            let still = now - self.moved.0;
+            if self.is_in_the_way() && (still >= LATE || still >= LATE_ELSEWHERE && holds_nothing(a)) {
+                return Poll::Ready(PumpError::Expired("the places of late streams"));
+            }
+            let looks = self.late.is_some().then_some(LATE_ELSEWHERE);
+            let idle = self.idle.into_iter().chain(looks).min();
+            let Some(at) = next(now, idle, self.end) else { return Poll::Pending };
             self.next.as_mut().reset(at);
         }
     }
+}
+
+/// Whether the kernel here has nothing left that the other end has not acknowledged.
+fn holds_nothing(stream: &TcpStream) -> bool {
+    tcp_info(stream).is_ok_and(|info| info.unsent_bytes == 0 && info.unacked_segments == 0)
 }
 
 /// Completes when the limits give up what is left of a stream: bytes that the other end of `socket` has yet to take.

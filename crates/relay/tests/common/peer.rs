@@ -1,9 +1,10 @@
 //! A node's peer that is the test itself, on plain legs.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
-use ekiden_relay_proto::leg::{Acceptor, Dialler, FrameKind, HEADER_BYTES, Header, Open, SharedSecret};
+use ekiden_relay::Relay;
+use ekiden_relay_proto::leg::{Acceptor, Dialler, FrameKind, HEADER_BYTES, Header, Open, SharedSecret, encode_opened};
 
 use super::{accept, connect};
 
@@ -59,4 +60,15 @@ pub fn accept_node(listener: &TcpListener) -> TcpStream {
     let auth = frame(&mut stream).1;
     acceptor.authenticate(&auth).unwrap();
     stream
+}
+
+/// A stream over a peer, of which both ends have been said, and DELIVERED not: the client's end of it, and the peer's.
+pub fn stream_that_both_end(entry: &Relay, listener: &TcpListener) -> (TcpStream, TcpStream) {
+    let client = connect(entry.address("fwd").unwrap());
+    let mut peer = accept_node(listener);
+    assert_eq!(frame(&mut peer).0, FrameKind::Open);
+    peer.write_all(&encode_opened(None)).unwrap();
+    say(&peer, FrameKind::End);
+    client.shutdown(Shutdown::Write).unwrap();
+    (client, peer)
 }

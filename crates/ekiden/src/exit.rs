@@ -149,6 +149,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
             EndError::History { source, .. } => of_history(source),
             EndError::System(_) => 4,
             EndError::AllFailed { .. } => 5,
+            EndError::Prometheus(_) => 3,
         });
     }
     if error.is::<ekiden_demo::Missing>() {

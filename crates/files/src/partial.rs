@@ -62,6 +62,9 @@ impl Partial {
 
     /// Gives the file its name, in place of what had it.
     pub fn persist(self, place: &Path) -> io::Result<()> {
+        // By the same path to the directory as the file has: that is absolute, and where the process is in another mount namespace than its
+        // working directory, a relative one leads elsewhere.
+        let place = self.file.path().with_file_name(place.file_name().unwrap_or_default());
         self.file.persist(place).map(drop).map_err(|refused| refused.error)
     }
 }

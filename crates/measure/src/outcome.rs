@@ -110,7 +110,7 @@ fn load(asked: &Asked, way: Way, pairs: &[Pair<'_>], latency: &Latency, hole: Op
     load.path_limit = verdict::path_limit(&load, &rows, peaks, latency.idle.min_us, added);
     let pacing_bit_s = asked.get().pacing_bit_s.unwrap_or(u64::MAX).saturating_mul(asked.get().streams.into());
     // Headers are paced, too.
-    if load.path_limit.is_some() && load.goodput_bit_s > pacing_bit_s / 10 * 8 {
+    if load.goodput_bit_s > pacing_bit_s / 10 * 8 {
         load.path_limit = Some(PathLimit::Pacing);
     }
     Some(load)

@@ -62,6 +62,9 @@ pub enum EndError {
         /// Why it failed.
         reason: Failure,
     },
+    /// The only round is not in the text file for Prometheus.
+    #[error("{}: is not written; the log says why", .0.display())]
+    Prometheus(std::path::PathBuf),
     /// The system gives no thread or random number.
     #[error("cannot go on: {0}")]
     System(std::io::Error),
@@ -79,6 +82,8 @@ pub struct Service {
     extra: Duration,
     /// Rounds so far.
     rounds: usize,
+    /// Whether the last round is in the text file.
+    is_told: bool,
     /// What is to be in force from the next round on.
     next_config: Option<Box<Config>>,
     /// Measurements so far.
@@ -109,6 +114,7 @@ impl Service {
             clock,
             extra: EXTRA,
             rounds: 0,
+            is_told: true,
             next_config: None,
             number: 0,
             waiting: Vec::new(),
@@ -131,6 +137,9 @@ impl Service {
             self.finish()?;
             return match round? {
                 Round::Measured(Some((target, reason))) => Err(EndError::AllFailed { target, reason }),
+                Round::Measured(None) if !self.is_told => {
+                    Err(EndError::Prometheus(self.config.prometheus.clone().unwrap_or_default()))
+                }
                 Round::Measured(None) | Round::Stopped => Ok(()),
             };
         }
@@ -203,7 +212,7 @@ impl Service {
         }
         self.rounds += 1;
         self.forget()?;
-        self.tell_prometheus();
+        self.is_told = self.tell_prometheus();
         Ok(Round::Measured(failed.filter(|_| !succeeded)))
     }
 
@@ -269,14 +278,16 @@ impl Service {
         }
     }
 
-    fn tell_prometheus(&self) {
-        let Some(file) = &self.config.prometheus else { return };
+    /// Whether the text file is as it should be.
+    fn tell_prometheus(&self) -> bool {
+        let Some(file) = &self.config.prometheus else { return true };
         let text = self.history.latest().and_then(|latest| Ok(to_prometheus(&latest, &self.history.tallies()?)));
         match text.map(|text| ekiden_files::write(file, text.as_bytes())) {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => return true,
             Ok(Err(error)) => warn!("{}: cannot be written: {error}", file.display()),
             Err(error) => warn!("{error}"),
         }
+        false
     }
 
     /// What was measured must be in the file at the end.

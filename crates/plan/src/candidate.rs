@@ -3,6 +3,7 @@
 use ekiden_units::Bytes;
 
 use crate::forecast::Hop;
+use crate::given::longest_s;
 use crate::{Direction, Estimate, Path, Site};
 
 /// The most proxies of a chain that is tried.
@@ -96,8 +97,7 @@ fn of_sites(path: &Path) -> Vec<Candidate> {
     }
     let mut candidates: Vec<Candidate> =
         chains.iter().filter(|chain| !chain.is_empty()).map(|chain| of_chain(path, chain)).collect();
-    // No detour of more than twice the path, which no leg's gain makes good for the one who waits.
-    let longest = 2.0 * path.rtt_s.value + 0.02;
+    let longest = longest_s(path.rtt_s.value);
     candidates.retain(|candidate| candidate.rtts_s.iter().map(|rtt| rtt.value).sum::<f64>() <= longest);
     let longest_leg = |candidate: &Candidate| candidate.rtts_s.iter().map(|rtt| rtt.value).fold(0.0, f64::max);
     candidates.sort_by(|one, other| longest_leg(one).total_cmp(&longest_leg(other)));

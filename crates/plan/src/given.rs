@@ -132,6 +132,18 @@ impl Values {
             notes
                 .push(format!("What windows the hosts use is not known: {WINDOW} was assumed where nothing was said."));
         }
+        let ms = |seconds: f64| format!("{:.0} ms", seconds * 1e3);
+        for site in &self.sites {
+            let detour = site.client_rtt_s + site.server_rtt_s;
+            if detour > longest_s(rtt_s.value) {
+                notes.push(format!(
+                    "Site '{}' is left out: its client_rtt and server_rtt make {}, more than twice the path's round trip of {}.",
+                    site.name,
+                    ms(detour),
+                    ms(rtt_s.value)
+                ));
+            }
+        }
         let policer_rate = within("policer.rate", self.policer_rate, &RATES)?;
         let burst = within("policer.burst", self.policer_burst, &BUFFERS)?.unwrap_or(BURST);
         Ok(Path {
@@ -154,6 +166,12 @@ impl Values {
             notes,
         })
     }
+}
+
+/// The longest sum of a chain's round trips, in seconds: no detour of more than twice the path, which no leg's gain makes good for the one
+/// who waits.
+pub(crate) fn longest_s(rtt_s: f64) -> f64 {
+    2.0 * rtt_s + 0.02
 }
 
 fn within<T: PartialOrd + Display + Copy>(

@@ -45,11 +45,14 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// The longest text, in bytes.
+    pub const TEXT_MOST: usize = 255;
+
     /// A failure of this kind. Control characters in `text` become spaces, and it is cut to 255 bytes.
     pub fn new(code: FailureCode, text: impl fmt::Display) -> Self {
         let mut clean = String::new();
         for c in text.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }) {
-            if clean.len() + c.len_utf8() > 255 {
+            if clean.len() + c.len_utf8() > Self::TEXT_MOST {
                 break;
             }
             clean.push(c);

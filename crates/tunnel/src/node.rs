@@ -207,6 +207,7 @@ impl Node {
                 siblings: Siblings::new(number.into()),
                 foreign: Cell::default(),
                 told: RefCell::default(),
+                has_told_missing: Cell::default(),
             }
         };
         let peers = config.peers.values().map(state).collect();
@@ -379,6 +380,27 @@ impl Node {
         loop {
             tokio::time::sleep(Duration::from_secs(1)).await;
             self.lines.flush();
+            self.tell_missing();
+        }
+    }
+
+    /// A peer that connects to this node, and keeps fewer connections than this end has for it, has other numbers in its file: it does not
+    /// know of the others.
+    fn tell_missing(&self) {
+        let dialling = self.config.peers.values().zip(&self.peers).enumerate();
+        for (number, (_, state)) in dialling.filter(|(_, (peer, _))| peer.address.is_none()) {
+            let is_missing = state.lasts() && state.slots.iter().any(|slot| slot.current.borrow().is_none());
+            if is_missing && !state.has_told_missing.replace(true) {
+                let (name, all) = (self.name(number), state.slots.len());
+                let there = state.slots.iter().filter(|slot| slot.current.borrow().is_some()).count();
+                let line = format_args!(
+                    "{name} keeps {there} of the {all} connections that its [peer] has here, with those of its classes: set the same \
+                     connections at both ends"
+                );
+                self.lines.warn("missing", name, line);
+            } else if !is_missing {
+                state.has_told_missing.set(false);
+            }
         }
     }
 

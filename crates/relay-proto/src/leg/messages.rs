@@ -104,7 +104,10 @@ pub fn encode_failed(failure: &Failure) -> Vec<u8> {
 
 /// Reads the body of FAILED.
 pub fn decode_failed(body: &[u8]) -> Result<Failure, MessageError> {
-    let (code, text) = body.split_first().ok_or(MessageError(FrameKind::Failed))?;
+    let (code, text) = body
+        .split_first()
+        .filter(|(_, text)| text.len() <= Failure::TEXT_MOST)
+        .ok_or(MessageError(FrameKind::Failed))?;
     let text = std::str::from_utf8(text).map_err(|_| MessageError(FrameKind::Failed))?;
     Ok(Failure::new(FailureCode::from_wire(*code), text))
 }

@@ -42,6 +42,8 @@ fn special_v4(ip: Ipv4Addr) -> Option<&'static str> {
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => "a private address",
         [100, 64..=127, ..] => "an address behind a carrier's NAT",
         [169, 254, ..] => "a link-local address",
+        // Azure answers each of its machines there, by what it is.
+        [168, 63, 129, 16] => "an address of the cloud's platform",
         [192, 0, 0, _] => "an address of the IETF's protocols",
         [198, 18..=19, ..] => "an address for benchmarks",
         // Relays of 6to4 (RFC 7526).
@@ -113,6 +115,7 @@ mod tests {
             "ff02::1",
             "192.0.0.8",
             "192.88.99.1",
+            "168.63.129.16",
             "198.18.0.1",
             "198.19.255.255",
             "::ffff:0:10.1.2.3",

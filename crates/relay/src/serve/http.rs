@@ -382,8 +382,8 @@ impl Client<'_> {
         let exchanged = exchange.attended(exchange.both(sending, reader, &side.stream, can_repeat)).await;
         drop((watched, arrival));
         let exchanged = match exchanged {
-            // A part of a response says that the request was heard.
-            Err(Failed::Lost(error)) if !exchange.has_begun() && reader.buffer.is_empty() => {
+            // A part of a response, or an interim one, says that the request was heard.
+            Err(Failed::Lost(error)) if !exchange.has_begun() && !exchange.is_heard() && reader.buffer.is_empty() => {
                 return unanswered(error);
             }
             other => other,

@@ -1,6 +1,6 @@
 //! A transparent connection: it was on its way through this machine, and its local address here is its destination.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -43,9 +43,8 @@ pub(super) async fn prepare(
     };
     let target = to.into();
     let asked = Box::new(Asked::new(from, "transparent", &target));
-    // The client would reach it through this machine anyway. What is of the link alone (RFC 3927, 2.6.2; RFC 4291, 2.5.6) no router
-    // forwards: there, metadata services answer this machine by its own name.
-    let destination = match is_link_local(to.ip()) {
+    // The client would reach it through this machine anyway, but not what is this machine's alone.
+    let destination = match is_of_this_machine_alone(to.ip()) {
         true => Destination::asked(&target),
         false => Destination::configured(&target),
     };
@@ -88,9 +87,20 @@ async fn reach_anyhow(node: &Node, to: Destination<'_>) -> Result<Upstream, Fail
     }
 }
 
-fn is_link_local(address: IpAddr) -> bool {
-    match address {
+/// Addresses beyond those of the link at which clouds answer each machine by what it is: AWS, Azure, Alibaba and Oracle.
+const METADATA: [IpAddr; 4] = [
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+];
+
+/// What is of the link alone (RFC 3927, 2.6.2; RFC 4291, 2.5.6) no router forwards: there, and at [`METADATA`], services answer this machine
+/// by what it is, whoever asks through it.
+fn is_of_this_machine_alone(address: IpAddr) -> bool {
+    let is_link_local = match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),
-    }
+    };
+    is_link_local || METADATA.contains(&address)
 }

@@ -198,9 +198,20 @@ pub struct PeerState {
     pub foreign: Cell<(u64, Option<IpAddr>)>,
     /// Why it was not reached, as the log has it; `None` since a connection came about.
     pub told: RefCell<Option<String>>,
+    /// Whether it was told that it keeps fewer connections than there should be.
+    pub has_told_missing: Cell<bool>,
 }
 
+/// So long after a connection the others have come too.
+const ALL_HERE: Duration = Duration::from_secs(20);
+
 impl PeerState {
+    /// Whether one of its connections has been there for so long that all others should be.
+    pub fn lasts(&self) -> bool {
+        let lasts = |slot: &Slot| slot.current.borrow().as_ref().is_some_and(|one| one.since.elapsed() >= ALL_HERE);
+        self.slots.iter().any(lasts)
+    }
+
     /// The connection that carries a flow which has `own` connections: one of these, always the same; or if that is not there,
     /// the next one of them that is, or any other. `Err`: none is there, and the packet is lost at this one.
     pub fn slot_for(&self, own: Range<usize>, flow: u64) -> Result<&Slot, Option<&Slot>> {

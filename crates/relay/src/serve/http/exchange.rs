@@ -24,6 +24,8 @@ pub struct Exchange<'a> {
     limits: &'a Limits,
     /// Whether the final response has begun. From then on the client cannot be told of an error.
     has_begun: AtomicBool,
+    /// Whether an interim response has come: the origin has heard the request.
+    is_heard: AtomicBool,
 }
 
 /// How much of a request's body was sent.
@@ -37,12 +39,17 @@ pub enum Sent {
 
 impl<'a> Exchange<'a> {
     pub fn new(request: &'a Request, client: &'a Connection, limits: &'a Limits) -> Self {
-        Self { request, client, limits, has_begun: AtomicBool::new(false) }
+        Self { request, client, limits, has_begun: AtomicBool::new(false), is_heard: AtomicBool::new(false) }
     }
 
     /// Whether the final response has begun.
     pub fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// Whether the origin has said that it has heard the request.
+    pub fn is_heard(&self) -> bool {
+        self.is_heard.load(Ordering::Relaxed)
     }
 
     /// Sends the client a part of the final response, which has begun from then on.
@@ -135,6 +142,7 @@ impl<'a> Exchange<'a> {
             let response = parse_response(&head, self.limits.http_fields as usize, self.request)
                 .map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))?;
             if response.is_interim {
+                self.is_heard.store(true, Ordering::Relaxed);
                 self.to_client().write(&response.head).await.map_err(Failed::Reset)?;
                 continue;
             }

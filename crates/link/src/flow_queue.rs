@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use ekiden_scenario::Queue;
 
 use crate::codel::{Codel, CodelTimes, Fifo};
-use crate::random::word;
 use crate::{LinkPacket, Signals, is_within};
+use ekiden_units::random::word;
 
 /// How many queues there are (RFC 8290, section 5.2.5). Flows whose hashes agree share one.
 const QUEUES: usize = 1_024;

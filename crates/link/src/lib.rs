@@ -18,7 +18,6 @@ mod pacing;
 mod plain;
 mod policer;
 mod queue_length;
-pub mod random;
 mod red;
 mod reorder;
 mod serializer;

@@ -3,7 +3,7 @@
 use ekiden_scenario::Direction;
 use ekiden_units::Fraction;
 
-use crate::random::Random;
+use ekiden_units::random::Random;
 
 /// Decides which of the packets sent are lost. Reproducible: a function of the seed and the number of packets sent.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl Loss {
             Model::Independent(part) => self.random.is_below(*part),
             Model::Gilbert { is_bad, begins, ends } => {
                 let changes = if *is_bad { *ends } else { *begins };
-                *is_bad ^= u128::from(self.random.next()) < changes;
+                *is_bad ^= u128::from(self.random.draw()) < changes;
                 *is_bad
             }
         }

@@ -11,9 +11,9 @@ use crate::codel::{Codel, CodelTimes, Fifo};
 use crate::flow_queue::FlowQueue;
 use crate::loss::Loss;
 use crate::policer::Policer;
-use crate::random::derive;
 use crate::serializer::{Due, Serializer};
 use crate::{Counts, LinkPacket, QueueLength, Signals, has_room, put};
+use ekiden_units::random::derive;
 
 /// A line with CoDel, and the packets on it.
 ///

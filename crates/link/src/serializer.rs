@@ -2,8 +2,8 @@
 
 use ekiden_scenario::{Change, Direction, Outage};
 
-use crate::random::{self, Random};
 use crate::reorder::Reorder;
+use ekiden_units::random::{self, Random};
 
 /// Nanoseconds that a byte takes at 1 bit/s: parts of a nanosecond of which the rate makes one.
 const PARTS_PER_BYTE: u64 = 8_000_000_000;

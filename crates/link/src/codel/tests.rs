@@ -5,8 +5,8 @@ use ekiden_units::{BitRate, Bytes, Time};
 use proptest::prelude::*;
 
 use super::{Codel, CodelTimes, Fifo, control_law};
-use crate::random::word;
 use crate::{Channel, LinkPacket, Signals, plain};
+use ekiden_units::random::word;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Packet {

@@ -1,9 +1,10 @@
 //! Random loss: of each packet independently, or in bursts.
 
-use ekiden_scenario::Direction;
 use ekiden_units::Fraction;
 
 use ekiden_units::random::Random;
+
+use crate::Direction;
 
 /// Decides which of the packets sent are lost. Reproducible: a function of the seed and the number of packets sent.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@
 //! and the thresholds are in the unit of the queue's limit, bytes or packets. The length of the packet itself plays no
 //! part (RFC 7141, section 2.2).
 
-use ekiden_scenario::Queue;
+use ekiden_queue::Queue;
 use ekiden_units::Fraction;
 
 use ekiden_units::random::{Random, derive};

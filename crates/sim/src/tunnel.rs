@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use ekiden_link::{QueueLength, Siblings, Signals};
+use ekiden_queue::{QueueLength, Siblings, Signals};
 use ekiden_record::{Event as Noted, TunnelDirection};
 use ekiden_scenario::Scenario;
 use ekiden_tcp::Connection;

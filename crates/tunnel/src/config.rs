@@ -8,7 +8,7 @@ use ekiden_congestion::Tunables;
 pub use ekiden_files::ConfigError;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::socket::TcpOptions;
-use ekiden_scenario::{Pull, Queue};
+use ekiden_queue::{Pull, Queue};
 use ekiden_transport::Security;
 use ekiden_transport::segments::Segments;
 use ekiden_units::{BitRate, Time};

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use ekiden_controls::{Reason, Registration};
 use ekiden_keys::random_secret;
-use ekiden_link::Siblings;
 use ekiden_net::patience;
 use ekiden_net::privileges::{Capability, has, keep_only};
 use ekiden_net::socket::{self, TcpOptions};
+use ekiden_queue::Siblings;
 use ekiden_service::status_socket::{self, Holder};
 use ekiden_service::{Asked, Signals, Throttle, announce, reload};
 use ekiden_transport::{Bounds, Strangers};
@@ -384,9 +384,9 @@ impl Node {
 
     fn say_totals(&self) {
         for (number, peer) in self.peers.iter().enumerate() {
-            let mut all = ekiden_link::Signals::default();
+            let mut all = ekiden_queue::Signals::default();
             peer.slots.iter().for_each(|slot| all += slot.queue.signals());
-            let ekiden_link::Signals { drops, marks } = all;
+            let ekiden_queue::Signals { drops, marks } = all;
             tracing::info!("{}: {drops} packets were dropped in the queue, {marks} marked", self.name(number));
         }
         let (unroutable, foreign) = (self.unroutable.get(), self.foreign());

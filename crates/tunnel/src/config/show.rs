@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, absolute};
 
-use ekiden_scenario::Queue;
+use ekiden_queue::Queue;
 use ekiden_transport::Security;
 
 use super::{Config, Peer};

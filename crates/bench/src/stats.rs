@@ -1,5 +1,6 @@
 //! Medians, percentiles, fairness, and how sure a ratio of medians is.
 
+use ekiden_units::quantile;
 use ekiden_units::random::Random;
 
 /// Resamplings of the bootstrap.
@@ -11,12 +12,7 @@ const TAIL: f64 = 2.5;
 
 /// The middle value, or the mean of the two in the middle; `None` of nothing.
 pub fn median(values: &[f64]) -> Option<f64> {
-    let sorted = sorted(values);
-    let upper = sorted.get(sorted.len() / 2)?;
-    match sorted.len() % 2 {
-        0 => Some((sorted[sorted.len() / 2 - 1] + upper) / 2.0),
-        _ => Some(*upper),
-    }
+    quantile::median(&sorted(values))
 }
 
 /// The smallest value that at least `percent` of all values do not exceed; `None` of nothing.

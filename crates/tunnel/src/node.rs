@@ -9,7 +9,8 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use ekiden_controls::{Reason, Registration};
+use ekiden_bpf::Registration;
+use ekiden_bpf::named::{self, Reason};
 use ekiden_keys::random_secret;
 use ekiden_net::patience;
 use ekiden_net::privileges::{Capability, has, keep_only};
@@ -138,7 +139,7 @@ type Changed = (Config, Option<StdTcpListener>, Vec<Registration>);
 /// # Errors
 /// [`StartError::Congestion`] and [`StartError::Tcp`].
 pub fn check(config: &Config) -> Result<(), StartError> {
-    none_of(ekiden_controls::unavailable(config.tcp.congestion.as_slice()))?;
+    none_of(named::unavailable(config.tcp.congestion.as_slice()))?;
     let others = TcpOptions { congestion: None, ..config.tcp.clone() };
     socket::check(&others).map_err(StartError::Tcp)
 }
@@ -169,8 +170,7 @@ fn waits(what: &str, why: &dyn fmt::Display) {
 
 /// Brings the congestion control that the configuration names into the kernel, if it is one of ekiden's own.
 fn bring_control(config: &Config) -> Result<Vec<Registration>, StartError> {
-    let (held, unavailable) =
-        ekiden_controls::register(config.tcp.congestion.as_slice(), config.congestion.as_deref(), &[]);
+    let (held, unavailable) = named::register(config.tcp.congestion.as_slice(), config.congestion.as_deref(), &[]);
     none_of(unavailable).map(|()| held)
 }
 

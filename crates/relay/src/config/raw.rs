@@ -3,8 +3,8 @@
 
 use std::ops::RangeInclusive;
 
+use ekiden_bpf::named::RawCongestion;
 use ekiden_congestion::{PARAMETERS, Parameter};
-use ekiden_controls::RawCongestion;
 use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_units::{BitRate, Bytes, Time};
 use indexmap::IndexMap;

@@ -1,6 +1,6 @@
 //! The configuration file as it is written. [`super::resolve`] checks it and puts in the defaults.
 
-use ekiden_controls::RawCongestion;
+use ekiden_bpf::named::RawCongestion;
 use ekiden_units::{BitRate, Bytes, Time};
 use indexmap::IndexMap;
 use serde::Deserialize;

@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ekiden_controls::{is_name, tunables};
+use ekiden_bpf::named::{is_name, tunables};
 use ekiden_files::{explain, in_range};
 use ekiden_keys::{Identity, load_shared};
 use ekiden_net::device::NAME_BYTES_MOST;

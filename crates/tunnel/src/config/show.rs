@@ -55,7 +55,7 @@ impl Config {
             writeln!(f, "{key} = {}", text(value))?;
         }
         let Some(tunables) = &self.congestion else { return Ok(()) };
-        ekiden_controls::show(tunables, f)
+        ekiden_bpf::named::show(tunables, f)
     }
 
     fn queue(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

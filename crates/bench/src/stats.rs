@@ -1,5 +1,8 @@
 //! Medians, percentiles, fairness, and how sure a ratio of medians is.
 
+use ekiden_units::quantile;
+use ekiden_units::random::Random;
+
 /// Resamplings of the bootstrap.
 const RESAMPLES: usize = 4000;
 /// Fewer rounds say nothing about how much rounds differ.
@@ -9,12 +12,7 @@ const TAIL: f64 = 2.5;
 
 /// The middle value, or the mean of the two in the middle; `None` of nothing.
 pub fn median(values: &[f64]) -> Option<f64> {
-    let sorted = sorted(values);
-    let upper = sorted.get(sorted.len() / 2)?;
-    match sorted.len() % 2 {
-        0 => Some((sorted[sorted.len() / 2 - 1] + upper) / 2.0),
-        _ => Some(*upper),
-    }
+    quantile::median(&sorted(values))
 }
 
 /// The smallest value that at least `percent` of all values do not exceed; `None` of nothing.
@@ -40,14 +38,9 @@ pub fn ratio_interval(own: &[f64], other: &[f64]) -> Option<(f64, f64)> {
     if own.len() < LEAST_ROUNDS || own.len() != other.len() {
         return None;
     }
-    // The same values give the same interval. Splitmix64 (Steele, Lea and Flood 2014).
-    let mut state = 0u64;
-    let mut draw = || {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % own.len() as u64) as usize
-    };
+    // The same values give the same interval.
+    let mut random = Random::new(0);
+    let mut draw = || (random.draw() % own.len() as u64) as usize;
     let ratios: Option<Vec<f64>> = (0..RESAMPLES)
         .map(|_| {
             let (ours, others): (Vec<f64>, Vec<f64>) =

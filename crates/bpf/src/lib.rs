@@ -4,7 +4,7 @@
 //! The kernel knows a congestion control by its name, for all network namespaces at once. [`register`] registers those that
 //! the kernel does not have yet, and shares the registrations of other ekiden processes. A registration lasts as long as any
 //! process has it or it is pinned, and ends with the last, even if processes are killed. Connections that use the
-//! congestion control then keep it.
+//! congestion control then keep it. Programs that stay take those that their configuration names, [`named`].
 
 mod bpffs;
 mod error;
@@ -12,6 +12,7 @@ pub mod gateway;
 mod links;
 mod lock;
 mod messages;
+pub mod named;
 mod object;
 mod pins;
 mod registration;

@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 
 use ekiden_units::Bytes;
+use ekiden_units::random::Random;
 use sha2::{Digest, Sha256};
 
 const BLOCK: usize = 64 * 1024;
@@ -14,11 +15,11 @@ const BLOCK: usize = 64 * 1024;
 /// Those of `out`.
 pub fn write(size: Bytes, out: &mut impl Write) -> io::Result<()> {
     let mut block = vec![0; BLOCK];
-    let mut state = size.0;
+    let mut random = Random::new(size.0);
     let mut left = size.0;
     while left > 0 {
         for word in block.chunks_exact_mut(8) {
-            word.copy_from_slice(&next(&mut state).to_le_bytes());
+            word.copy_from_slice(&random.draw().to_le_bytes());
         }
         let piece = left.min(BLOCK as u64) as usize;
         out.write_all(&block[..piece])?;
@@ -37,13 +38,4 @@ pub fn sha256(size: Bytes) -> String {
 /// Lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use ekiden_link::random::derive;
 use ekiden_overlay::choice::Why;
 use ekiden_overlay::delivery::Verdict;
 use ekiden_overlay::judged::Taken;
@@ -13,6 +12,7 @@ use ekiden_overlay::path::{Class, Direction, Path, Wanted};
 use ekiden_overlay::places::Places;
 use ekiden_overlay::told::Told;
 use ekiden_units::Time;
+use ekiden_units::random::derive;
 
 use crate::outcome::Change;
 use crate::random::Random;

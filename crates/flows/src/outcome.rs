@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ekiden_overlay::choice::Why;
 use ekiden_overlay::path::{Class, Direction};
-use ekiden_units::Time;
+use ekiden_units::{Time, quantile};
 use serde::Serialize;
 
 use crate::sites::Sites;
@@ -246,18 +246,15 @@ impl Spread {
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
-        let at = |part: f64| {
-            let rank = (part * values.len() as f64) as usize;
-            values.get(rank.min(values.len().saturating_sub(1))).copied().unwrap_or(0.0)
-        };
+        let at = |percent| quantile::above(&values, percent).unwrap_or(0.0);
         Self {
             count: values.len(),
-            least: at(0.0),
-            hundredth: at(0.01),
-            tenth: at(0.1),
-            median: at(0.5),
-            ninth: at(0.9),
-            most: at(1.0),
+            least: at(0),
+            hundredth: at(1),
+            tenth: at(10),
+            median: at(50),
+            ninth: at(90),
+            most: at(100),
             mean: values.iter().sum::<f64>() / (values.len() as f64).max(1.0),
         }
     }

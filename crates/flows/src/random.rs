@@ -1,6 +1,6 @@
 //! Draws, each a function of a seed and of what it is for: the same traffic is offered whoever chooses the paths.
 
-use ekiden_link::random::{self, derive};
+use ekiden_units::random::{self, derive};
 
 /// A sequence of draws.
 #[derive(Debug, Clone)]

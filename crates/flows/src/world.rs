@@ -1,7 +1,7 @@
 //! The true legs between sites: how far they are, and what they carry at some time.
 
-use ekiden_link::random::derive;
 use ekiden_model::chain::{self, Control, Limit};
+use ekiden_units::random::derive;
 use ekiden_units::{BitRate, Bytes, Time};
 
 use crate::random::Random;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ekiden_link::queue_drain;
 use ekiden_record::{Kept, Sample};
 use ekiden_scenario::{Amount, Flow, Scenario};
-use ekiden_units::BitRate;
+use ekiden_units::{BitRate, quantile};
 use serde::Serialize;
 
 use crate::error::building;
@@ -129,7 +129,7 @@ fn loaded(lab: &Lab, name: &str, flow: &Flow) -> Result<Vec<Check>, Error> {
     let mut checks = vec![throughput(lab.scenario(), name, flow, &kept.samples)?];
     // The 99th percentile, not the largest: a probe that this machine delayed says nothing about the queue. Reno's
     // window is within a hundredth of its peak for longer than that.
-    let top_ms = times_ms.get((times_ms.len() * 99 / 100).min(times_ms.len().saturating_sub(1)));
+    let top_ms = quantile::above(&times_ms, 99);
     if let (Some(delay_ms), Some(top_ms)) = (queue_delay_ms(lab.scenario(), flow), top_ms) {
         let tolerance = [1.0 - QUEUE_DELAY, 1.0 + QUEUE_DELAY].map(|part| part * delay_ms);
         checks.push(Check::new(format!("RTT rise beside {name}"), "ms", delay_ms, top_ms - idle_ms, tolerance));

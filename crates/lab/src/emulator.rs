@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use ekiden_link::{Fate, Line, put, random};
+use ekiden_link::{Fate, Line, put};
 use ekiden_net::clock::{monotonic_ns, realtime_ns, sleep_until};
 use ekiden_net::namespace::Namespace;
 use ekiden_net::packet::{BATCH, Batch, ETHERNET_HEADER, PacketSocket};
@@ -26,6 +26,7 @@ use ekiden_net::processors::{Awake, Busy};
 use ekiden_net::schedule;
 use ekiden_record::LinkDirection;
 use ekiden_scenario::Link;
+use ekiden_units::random;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::{TimeSpec, TimeValLike};
 

@@ -1,7 +1,7 @@
 //! The data of a flow's connection: a sequence that looks random and can be computed at any offset. So every byte that arrives
 //! can be compared.
 
-use ekiden_link::random::{derive, word};
+use ekiden_units::random::{derive, word};
 
 /// The payload of one connection.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ekiden_net::ping::{PACKET_BYTES, Pinger};
 use ekiden_record::PathDelay;
 use ekiden_scenario::{Direction, Scenario};
-use ekiden_units::Bytes;
+use ekiden_units::{Bytes, quantile};
 
 use crate::error::building;
 use crate::{Error, Lab};
@@ -56,16 +56,10 @@ pub(crate) fn measure(lab: &Lab, from: &str, to: &str, probes: u32) -> Result<Pa
         nominal_us: nominal_us(lab.scenario(), from, to),
         probes,
         lost: probes - times_us.len() as u32,
-        p50_us: percentile(&times_us, 50),
-        p99_us: percentile(&times_us, 99),
+        p50_us: quantile::nearest(&times_us, 50),
+        p99_us: quantile::nearest(&times_us, 99),
         max_us: times_us.last().copied(),
     })
-}
-
-/// The value at `percent` of ascending values, by the nearest rank.
-pub(crate) fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
-    let rank = (sorted.len() * percent).div_ceil(100);
-    sorted.get(rank.saturating_sub(1)).copied()
 }
 
 /// Delays there and back, and the probe's own time on each line: at 2 Mbit/s that is a tenth of a millisecond.

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use ekiden_scenario::{Direction, Discipline};
+use ekiden_queue::{QueueLength, Queued};
 
 use crate::managed_line::ManagedLine;
-use crate::{Counts, Fate, Line, LinkPacket, QueueLength, put};
+use crate::{Counts, Direction, Discipline, Fate, Line, put};
 
 /// One direction of a link, and the packets on it.
 ///
@@ -24,7 +24,7 @@ enum Model<P> {
     Managed(ManagedLine<P>),
 }
 
-impl<P: LinkPacket> Channel<P> {
+impl<P: Queued> Channel<P> {
     /// A channel with the properties of `direction`, all that is random drawn from `seed`.
     pub fn new(direction: &Direction, seed: u64) -> Self {
         Self(match direction.discipline {

@@ -5,13 +5,13 @@
 
 use std::collections::VecDeque;
 
-use ekiden_scenario::{Direction, Discipline, Queue};
+use ekiden_queue::{Queue, QueueLength};
 
 use crate::loss::Loss;
 use crate::policer::Policer;
 use crate::red::Red;
 use crate::serializer::{Due, Serializer};
-use crate::{QueueLength, has_room};
+use crate::{Direction, Discipline};
 
 /// One direction of a link, with drop tail or RED.
 ///
@@ -86,7 +86,7 @@ impl Line {
         }
         let idle_since_ns = self.serializer.idle_until(arrival_ns);
         let begins_at_once = self.serializer.free_ns() == arrival_ns;
-        let has_room = begins_at_once || has_room(self.queue, self.waiting.len(), self.waiting_bytes, bytes);
+        let has_room = begins_at_once || self.queue.has_room(self.waiting.len(), self.waiting_bytes, bytes);
         if let Some(red) = &mut self.red {
             let idle_ns = idle_since_ns.map(|since_ns| arrival_ns - since_ns);
             let waiting = match self.queue {

@@ -1,9 +1,10 @@
 //! Random loss: of each packet independently, or in bursts.
 
-use ekiden_scenario::Direction;
 use ekiden_units::Fraction;
 
-use crate::random::Random;
+use ekiden_units::random::Random;
+
+use crate::Direction;
 
 /// Decides which of the packets sent are lost. Reproducible: a function of the seed and the number of packets sent.
 #[derive(Debug, Clone)]
@@ -54,7 +55,7 @@ impl Loss {
             Model::Independent(part) => self.random.is_below(*part),
             Model::Gilbert { is_bad, begins, ends } => {
                 let changes = if *is_bad { *ends } else { *begins };
-                *is_bad ^= u128::from(self.random.next()) < changes;
+                *is_bad ^= u128::from(self.random.draw()) < changes;
                 *is_bad
             }
         }

@@ -5,15 +5,13 @@
 
 use std::collections::VecDeque;
 
-use ekiden_scenario::{Direction, Discipline, Queue};
+use ekiden_queue::{Codel, CodelTimes, Fifo, FlowQueue, Queue, QueueLength, Queued, Signals};
 
-use crate::codel::{Codel, CodelTimes, Fifo};
-use crate::flow_queue::FlowQueue;
 use crate::loss::Loss;
 use crate::policer::Policer;
-use crate::random::derive;
 use crate::serializer::{Due, Serializer};
-use crate::{Counts, LinkPacket, QueueLength, Signals, has_room, put};
+use crate::{Counts, Direction, Discipline, put};
+use ekiden_units::random::derive;
 
 /// A line with CoDel, and the packets on it.
 ///
@@ -39,7 +37,7 @@ enum Waiting<P> {
     ByFlow(Box<FlowQueue<P>>),
 }
 
-impl<P: LinkPacket> Waiting<P> {
+impl<P: Queued> Waiting<P> {
     fn packets(&self) -> usize {
         match self {
             Self::Together(_, packets) => packets.packets(),
@@ -59,7 +57,7 @@ impl<P: LinkPacket> Waiting<P> {
     fn push(&mut self, limit: Queue, arrival_ns: u64, packet: P) -> u64 {
         match self {
             Self::ByFlow(flows) => flows.push(arrival_ns, packet),
-            Self::Together(_, packets) if has_room(limit, packets.packets(), packets.bytes(), packet.bytes()) => {
+            Self::Together(_, packets) if limit.has_room(packets.packets(), packets.bytes(), packet.bytes()) => {
                 packets.push(arrival_ns, packet);
                 0
             }
@@ -81,7 +79,7 @@ impl<P: LinkPacket> Waiting<P> {
     }
 }
 
-impl<P: LinkPacket> ManagedLine<P> {
+impl<P: Queued> ManagedLine<P> {
     /// A line with the properties of `direction`, all that is random drawn from `seed`.
     pub fn new(direction: &Direction, seed: u64) -> Self {
         let mut serializer = Serializer::new(direction, seed);
@@ -102,7 +100,7 @@ impl<P: LinkPacket> ManagedLine<P> {
                         salt,
                     )))
                 }
-                _ => Waiting::Together(Codel::new(direction.mtu, CodelTimes::default()), Fifo::new()),
+                _ => Waiting::Together(Codel::new(direction.mtu, CodelTimes::default()), Fifo::default()),
             },
             under_way: VecDeque::new(),
             counts: Counts::default(),
@@ -181,3 +179,6 @@ impl<P: LinkPacket> ManagedLine<P> {
         put(&mut self.under_way, due_ns, (!is_lost && !is_out).then_some(packet));
     }
 }
+
+#[cfg(test)]
+mod tests;

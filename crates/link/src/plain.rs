@@ -1,7 +1,9 @@
 //! The direction that unit tests change.
 
-use ekiden_scenario::{Direction, Discipline, Queue};
+use ekiden_queue::Queue;
 use ekiden_units::{BitRate, Fraction, Time};
+
+use crate::{Direction, Discipline};
 
 /// 1 Mbit/s without delay, ten packets of 1500 bytes, drop tail, no loss.
 pub(crate) fn direction() -> Direction {

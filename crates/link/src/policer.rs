@@ -1,6 +1,6 @@
 //! A policer: a token bucket in front of the queue. What finds too few tokens is dropped at once; nothing waits.
 
-use ekiden_scenario::Direction;
+use crate::Direction;
 
 /// What a byte takes from the bucket, in parts of which a bit per second makes one in each nanosecond.
 const PARTS_PER_BYTE: u128 = 8_000_000_000;

@@ -7,10 +7,10 @@
 //!
 //! Its constants stand here: the thresholds are parts of the queue's limit.
 
-use ekiden_scenario::Queue;
+use ekiden_queue::Queue;
 use ekiden_units::Fraction;
 
-use crate::random::{Random, derive};
+use ekiden_units::random::{Random, derive};
 
 /// `min_th` as a part of the queue's limit: a third of `max_th`, as Floyd recommends ("RED: Discussions of Setting
 /// Parameters", 1997).

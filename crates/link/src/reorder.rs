@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use ekiden_scenario::Direction;
 use ekiden_units::Fraction;
 
-use crate::random::{self, Random};
+use ekiden_units::random::{self, Random};
+
+use crate::Direction;
 
 /// Chooses them, each independently.
 #[derive(Debug, Clone)]

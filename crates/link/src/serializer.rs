@@ -1,9 +1,8 @@
 //! The serializer: sends one packet after the other; a delay follows. The schedule of a link changes both.
 
-use ekiden_scenario::{Change, Direction, Outage};
-
-use crate::random::{self, Random};
 use crate::reorder::Reorder;
+use crate::{Change, Direction, Outage};
+use ekiden_units::random::{self, Random};
 
 /// Nanoseconds that a byte takes at 1 bit/s: parts of a nanosecond of which the rate makes one.
 const PARTS_PER_BYTE: u64 = 8_000_000_000;

@@ -2,6 +2,7 @@
 
 use ekiden_net::tcp_info::TcpInfo;
 use ekiden_record::{Delays, Latency, Load, PathLimit, Sample, Shares, StreamLoad, Way};
+use ekiden_units::quantile;
 
 use crate::client::Measured;
 use crate::hole::Hole;
@@ -88,7 +89,7 @@ fn load(asked: &Asked, way: Way, pairs: &[Pair<'_>], latency: &Latency, hole: Op
         delivered_segments: rows.iter().filter_map(|rows| rows.last()).map(|row| u64::from(row.delivered)).sum(),
         rtt_min_us: rtt_min_us.into(),
         rtt,
-        cwnd_p50_segments: cwnds.get(cwnds.len() / 2).copied().unwrap_or_default(),
+        cwnd_p50_segments: quantile::above(&cwnds, 50).unwrap_or_default(),
         write_to_ack: (waits.count > 0).then_some(waits),
         shares,
         path_limit: None,

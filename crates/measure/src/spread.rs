@@ -1,5 +1,6 @@
 //! The least, the median and the greatest of some numbers.
 
+use ekiden_units::quantile;
 use serde::{Deserialize, Serialize};
 
 /// The least, the median and the greatest of some numbers, in their unit.
@@ -15,7 +16,7 @@ impl Spread {
     /// Of these numbers in any order, of an even count the lower of the two in the middle; `None` without any.
     pub fn of(mut numbers: Vec<u64>) -> Option<Self> {
         numbers.sort_unstable();
-        let median = *numbers.get(numbers.len().checked_sub(1)? / 2)?;
+        let median = quantile::nearest(&numbers, 50)?;
         Some(Self { min: *numbers.first()?, median, max: *numbers.last()? })
     }
 }

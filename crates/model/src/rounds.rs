@@ -204,7 +204,7 @@ impl Run {
         let mtu = f64::from(path.mtu.max(1));
         let rate = (path.rate.0.max(1) as f64) / 8.0 / mtu;
         let segment = segment_bytes(path.mtu);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let tunables = Arc::new(Tunables::default());
         let flow = |random: &mut Random| Flow {
             control: linux_control(senders.control.name(), &tunables).expect("each of Sender's names is one"),

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use ekiden_measure::iperf3::{self, Error, Outcome, Progress, Settings, Until};
+use ekiden_units::quantile;
 
 use crate::config::{Direction, Target};
 use crate::measurement::{Failure, Measured};
@@ -62,7 +63,7 @@ fn measured(target: &Target, outcome: &Outcome, mut rtts_us: Vec<u64>) -> Measur
     // Through a SOCKS5 listener, our end sees the way to the listener alone.
     let is_direct = target.via.is_none();
     rtts_us.sort_unstable();
-    let loaded = rtts_us.get(rtts_us.len() / 2).copied();
+    let loaded = quantile::above(&rtts_us, 50);
     let retransmits = streams().map(|stream| stream.retransmits).reduce(|sum, more| Some(sum?.saturating_add(more?)));
     Measured {
         received_bit_s: outcome.received_bit_s(is_sent).unwrap_or_default(),

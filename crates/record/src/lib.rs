@@ -21,6 +21,7 @@ mod writer;
 
 use std::collections::BTreeMap;
 
+use ekiden_units::quantile;
 use serde::{Deserialize, Serialize};
 
 pub use csv::{write_csv, write_csv_head, write_csv_rows};
@@ -195,7 +196,7 @@ impl Ping {
     /// From the round-trip times of the answered, in any order, and the number of those that were lost.
     pub fn new(name: &str, mut times_us: Vec<f64>, lost: u64) -> Self {
         times_us.sort_by(f64::total_cmp);
-        let at = |percent: usize| times_us.get((times_us.len() * percent).div_ceil(100).saturating_sub(1)).copied();
+        let at = |percent| quantile::nearest(&times_us, percent);
         Self {
             name: name.into(),
             sent: times_us.len() as u64 + lost,

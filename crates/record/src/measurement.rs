@@ -1,5 +1,6 @@
 //! What came out of one load over a real path: `ekiden measure client` writes it.
 
+use ekiden_units::quantile;
 use serde::{Deserialize, Serialize};
 
 use crate::series::SeriesFiles;
@@ -242,10 +243,7 @@ impl Delays {
     /// From times in any order; all 0 of none.
     pub fn of(mut times_us: Vec<f64>) -> Self {
         times_us.sort_by(f64::total_cmp);
-        let at = |percent: usize| {
-            let rank = (times_us.len() * percent).div_ceil(100).saturating_sub(1);
-            times_us.get(rank).copied().unwrap_or_default()
-        };
+        let at = |percent| quantile::nearest(&times_us, percent).unwrap_or_default();
         Self {
             count: times_us.len() as u64,
             min_us: at(0),

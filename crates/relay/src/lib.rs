@@ -23,7 +23,7 @@ pub use config::edit;
 pub use config::join::join;
 pub use config::route::{Pattern, Route, Routes, Way};
 pub use config::{Config, ConfigError, Exit, Key, Limits, Listener, ListenerKind, Peer, Reply, Section, Tcp, sections};
-pub use ekiden_controls::Reason;
+pub use ekiden_bpf::named::Reason;
 pub use ekiden_relay_proto::{Target, TargetError as DestinationError};
 pub use host::congestion::CongestionUnavailable;
 pub use host::rules::{Rules, RulesError};

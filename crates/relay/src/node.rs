@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ekiden_controls::Registration;
+use ekiden_bpf::Registration;
 use ekiden_net::privileges::keep_only;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;

@@ -76,7 +76,7 @@ fn legs_have_their_own_by_default_and_the_kernels_where_it_is_asked_for() {
     let server = late_echo();
     let (host, _) = listener();
     let kernels = socket::congestion(&host).unwrap();
-    let (held, unavailable) = ekiden_controls::register(&["ekiden_far".to_owned()], None, &[]);
+    let (held, unavailable) = ekiden_bpf::named::register(&["ekiden_far".to_owned()], None, &[]);
     let of_legs = if unavailable.is_empty() { "ekiden_far" } else { &kernels };
     for (asked, of_legs) in [("", of_legs), ("[tcp]\ncongestion = \"kernel\"\n", &kernels)] {
         let chain = Chain::with(1, asked, asked);

@@ -1,6 +1,7 @@
 //! Summaries of the runs of one point: medians and ranges.
 
 use ekiden_record::{Disturbance, Outcome, Record};
+use ekiden_units::quantile;
 use serde::Serialize;
 
 /// A quantity over several runs.
@@ -20,7 +21,7 @@ impl Spread {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let (&least, &greatest) = (values.first()?, values.last()?);
-        let median = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
+        let median = quantile::median(&values)?;
         Some(Self { median, least, greatest })
     }
 }

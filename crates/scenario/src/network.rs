@@ -2,12 +2,13 @@
 //!
 //! `Pull` has the defaults of a tunnel's queue, for simulated tunnels and for real ones.
 
+use ekiden_link::Discipline;
+use ekiden_queue::{Pull, Queue};
 use ekiden_units::{Bytes, Fraction, Time};
 use serde::{Serialize, Serializer};
 
 use crate::left_out::{is_default_ecn, is_default_forwards, is_default_profile, is_default_separate};
 use crate::profile::Profile;
-use crate::queue::{Discipline, Queue};
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -105,27 +106,6 @@ pub struct Tunnel {
     /// The TCP of the connections, at both ends.
     #[serde(serialize_with = "whole_tcp")]
     pub tcp: Tcp,
-}
-
-/// How packets wait for a tunnel's connection, and when they are written to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Pull {
-    /// The acceptable delay of the queue (RFC 8289, section 4.4).
-    pub target: Time,
-    /// How long the delay must have been above the target before packets are dropped (section 4.3).
-    pub interval: Time,
-    /// No packet is written while as many bytes of the stream have not been sent.
-    pub unsent: Bytes,
-    /// The connection is paced so that the queue of the path stays short.
-    pub paced: bool,
-}
-
-impl Default for Pull {
-    /// RFC 8289 has 5 and 100 ms, which with a tunnel's own round trip and stalls keep long connections from growing:
-    /// docs/measurements/tunnel.md.
-    fn default() -> Self {
-        Self { target: Time::ms(20), interval: Time::secs(1), unsent: Bytes::kib(4), paced: true }
-    }
 }
 
 /// A tunnel's TCP. An omitted key has the value of the node at the first end, so the profile is always written.

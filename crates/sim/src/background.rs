@@ -3,9 +3,8 @@
 //! A source has a clock of its own, which stands still while it is silent. A datagram leaves at exact intervals of that clock.
 //! So the rate is exact over any number of short periods: the remainder of a period carries over.
 
-use ekiden_link::random;
 use ekiden_scenario::{Background, OnOff, Scenario};
-use ekiden_units::Time;
+use ekiden_units::{Time, random};
 
 use crate::events::Event;
 use crate::packet::{Body, Packet, node_number};

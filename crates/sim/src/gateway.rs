@@ -4,8 +4,8 @@
 
 mod shaper;
 
-use ekiden_link::LinkPacket;
 use ekiden_packet::{SackBlocks, Segment, Seq};
+use ekiden_queue::Queued;
 use ekiden_record::Event as Noted;
 use ekiden_scenario::{GatewayPolicy, Scenario};
 use ekiden_units::Time;

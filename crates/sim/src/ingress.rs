@@ -1,6 +1,6 @@
 //! What waits at an end of a simulated tunnel's connection, and when it is written.
 
-use ekiden_link::{QueueLength, Signals, TunnelQueue};
+use ekiden_queue::{QueueLength, Signals, TunnelQueue};
 use ekiden_scenario::Tunnel;
 use ekiden_units::Time;
 

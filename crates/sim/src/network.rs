@@ -1,9 +1,10 @@
 //! Lines between nodes, and the routes of packets over them.
 
-use ekiden_link::{Channel, Counts, QueueLength, random};
+use ekiden_link::{Channel, Counts};
+use ekiden_queue::QueueLength;
 use ekiden_record::LinkDirection;
 use ekiden_scenario::Scenario;
-use ekiden_units::Time;
+use ekiden_units::{Time, random};
 
 use crate::packet::{Packet, node_number};
 

@@ -9,7 +9,6 @@ mod seen;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 
-use ekiden_link::random;
 use ekiden_overlay::choice::Why;
 use ekiden_overlay::delivery::Verdict;
 use ekiden_overlay::judged::Taken;
@@ -22,7 +21,7 @@ use ekiden_overlay::told::Told;
 use ekiden_record::{Chosen, PathChange, StreamsOnPath};
 use ekiden_scenario::Scenario;
 use ekiden_tcp::State;
-use ekiden_units::Time;
+use ekiden_units::{Time, random};
 
 use crate::events::Event;
 use crate::socket::{Once, Program};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ekiden_link::{LOOKING, Pacing, Seen, Siblings};
+use ekiden_queue::{LOOKING, Pacing, Seen, Siblings};
 use ekiden_tcp::TcpInfo;
 use ekiden_units::Time;
 

@@ -1,7 +1,7 @@
 //! What travels over the network: packets, and the numbers by which they name nodes, sockets and sources.
 
-use ekiden_link::LinkPacket;
 use ekiden_packet::{Ecn, Segment};
+use ekiden_queue::Queued;
 use ekiden_scenario::Scenario;
 
 /// An IPv4 header.
@@ -37,7 +37,7 @@ pub(crate) enum Body {
 
 const _: () = assert!(size_of::<Body>() == size_of::<Segment>());
 
-impl LinkPacket for Packet {
+impl Queued for Packet {
     fn bytes(&self) -> u32 {
         self.bytes
     }

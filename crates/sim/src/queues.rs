@@ -1,6 +1,6 @@
 //! The queues of links and tunnels over time.
 
-use ekiden_link::QueueLength;
+use ekiden_queue::QueueLength;
 use ekiden_record::QueueSample;
 use ekiden_scenario::Scenario;
 use ekiden_units::Time;

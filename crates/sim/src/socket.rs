@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use ekiden_congestion::PathMemory;
-use ekiden_link::random::Random;
 use ekiden_packet::{Segment, Seq};
 use ekiden_tcp::{Connection, TcpInfo};
 use ekiden_units::Time;
+use ekiden_units::random::Random;
 
 use crate::pacer::Pacer;
 use crate::packet::{Body, IP_HEADER, Packet};

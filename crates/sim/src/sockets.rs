@@ -5,11 +5,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ekiden_congestion::{PathMemory, Tunables};
-use ekiden_link::random::{self, Random};
 use ekiden_packet::{Segment, Seq};
 use ekiden_scenario::{Profile, Scenario, Tcp};
 use ekiden_tcp::{Connection, Failure, State};
 use ekiden_units::Time;
+use ekiden_units::random::{self, Random};
 
 use crate::packet::node_number;
 use crate::socket::{Once, Program, Socket, TunnelEnd};

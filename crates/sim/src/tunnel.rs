@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use ekiden_link::{QueueLength, Siblings, Signals, random};
+use ekiden_queue::{QueueLength, Siblings, Signals};
 use ekiden_record::{Event as Noted, TunnelDirection};
 use ekiden_scenario::Scenario;
 use ekiden_tcp::Connection;
-use ekiden_units::Time;
+use ekiden_units::{Time, random};
 
 use crate::events::Event;
 use crate::ingress::{Ingress, Sending};

@@ -117,8 +117,8 @@ fn transfer(ends: &Ends, network: &Network) -> Pair {
         pair.open_both();
     }
     pair.keeps_log = false;
-    let mut random = Random(network.seed);
-    let mut reader = Random(!network.seed);
+    let mut random = Random::new(network.seed);
+    let mut reader = Random::new(!network.seed);
     let mut written = [0; 2];
     let mut fate = |_: usize, transmit: &mut Transmit| network.fate(&mut random, transmit);
     loop {

@@ -9,7 +9,7 @@ use ekiden_config::load;
 use ekiden_congestion::Tunables;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::socket::TcpOptions;
-use ekiden_scenario::{Pull, Queue};
+use ekiden_queue::{Pull, Queue};
 use ekiden_transport::Security;
 use ekiden_transport::segments::Segments;
 use ekiden_units::{BitRate, Time};

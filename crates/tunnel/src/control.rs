@@ -7,11 +7,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ekiden_link::{LOOKING, Pacing, Seen, Siblings};
 use ekiden_net::clock::monotonic_ns;
 use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_scenario::Pull as PullSettings;
+use ekiden_queue::Pull as PullSettings;
+use ekiden_queue::{LOOKING, Pacing, Seen, Siblings};
 use ekiden_transport::Connection;
 use ekiden_units::{BitRate, Time};
 use tokio::io::Interest;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use ekiden_controls::Reason;
+use ekiden_bpf::named::Reason;
 use ekiden_files::{FileKind, line_of};
 use ekiden_net::socket::SocketError;
 use ipnet::IpNet;

@@ -9,12 +9,13 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use ekiden_controls::{Reason, Registration};
+use ekiden_bpf::Registration;
+use ekiden_bpf::named::{self, Reason};
 use ekiden_keys::random_secret;
-use ekiden_link::Siblings;
 use ekiden_net::patience;
 use ekiden_net::privileges::{Capability, has, keep_only};
 use ekiden_net::socket::{self, TcpOptions};
+use ekiden_queue::Siblings;
 use ekiden_service::status_socket::{self, Holder};
 use ekiden_service::{Asked, Signals, Throttle, announce, reload};
 use ekiden_transport::{Bounds, Strangers};
@@ -138,7 +139,7 @@ type Changed = (Config, Option<StdTcpListener>, Vec<Registration>);
 /// # Errors
 /// [`StartError::Congestion`] and [`StartError::Tcp`].
 pub fn check(config: &Config) -> Result<(), StartError> {
-    none_of(ekiden_controls::unavailable(config.tcp.congestion.as_slice()))?;
+    none_of(named::unavailable(config.tcp.congestion.as_slice()))?;
     let others = TcpOptions { congestion: None, ..config.tcp.clone() };
     socket::check(&others).map_err(StartError::Tcp)
 }
@@ -169,8 +170,7 @@ fn waits(what: &str, why: &dyn fmt::Display) {
 
 /// Brings the congestion control that the configuration names into the kernel, if it is one of ekiden's own.
 fn bring_control(config: &Config) -> Result<Vec<Registration>, StartError> {
-    let (held, unavailable) =
-        ekiden_controls::register(config.tcp.congestion.as_slice(), config.congestion.as_deref(), &[]);
+    let (held, unavailable) = named::register(config.tcp.congestion.as_slice(), config.congestion.as_deref(), &[]);
     none_of(unavailable).map(|()| held)
 }
 
@@ -406,9 +406,9 @@ impl Node {
 
     fn say_totals(&self) {
         for (number, peer) in self.peers.iter().enumerate() {
-            let mut all = ekiden_link::Signals::default();
+            let mut all = ekiden_queue::Signals::default();
             peer.slots.iter().for_each(|slot| all += slot.queue.signals());
-            let ekiden_link::Signals { drops, marks } = all;
+            let ekiden_queue::Signals { drops, marks } = all;
             tracing::info!("{}: {drops} packets were dropped in the queue, {marks} marked", self.name(number));
         }
         let (unroutable, foreign) = (self.unroutable.get(), self.foreign());

@@ -2,8 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use ekiden_link::{LinkPacket, QueueLength, Signals, TunnelQueue};
 use ekiden_net::clock::monotonic_ns;
+use ekiden_queue::{QueueLength, Queued, Signals, TunnelQueue};
 use tokio::sync::Notify;
 
 use crate::buffer::Buffer;
@@ -23,7 +23,7 @@ pub struct Packet {
     pub bytes: usize,
 }
 
-impl LinkPacket for Packet {
+impl Queued for Packet {
     fn bytes(&self) -> u32 {
         self.bytes as u32
     }

@@ -1,9 +1,9 @@
-use ekiden_scenario::{Change, Direction, Discipline, Outage, Queue};
+use ekiden_queue::{Queue, QueueLength, Queued};
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
 use super::Channel;
-use crate::{LinkPacket, QueueLength, plain};
+use crate::{Change, Direction, Discipline, Outage, plain};
 
 #[derive(Debug, Clone, Copy)]
 struct Packet {
@@ -12,7 +12,7 @@ struct Packet {
     bytes: u32,
 }
 
-impl LinkPacket for Packet {
+impl Queued for Packet {
     fn bytes(&self) -> u32 {
         self.bytes
     }

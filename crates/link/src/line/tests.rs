@@ -1,9 +1,9 @@
-use ekiden_scenario::{Direction, Queue};
+use ekiden_queue::Queue;
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
 use super::{Fate, Line, QueueLength};
-use crate::plain;
+use crate::{Direction, plain};
 
 fn link(rate: u64, delay: u64, queue: Queue, loss: u64) -> Direction {
     Direction { rate: BitRate(rate), delay: Time(delay), queue, loss: Fraction(loss), ..plain::direction() }

@@ -1,9 +1,9 @@
-use ekiden_scenario::{Direction, Queue};
+use ekiden_queue::Queue;
 use ekiden_units::Fraction;
 use proptest::prelude::*;
 
 use super::{ALWAYS, Loss, Model};
-use crate::plain;
+use crate::{Direction, plain};
 
 fn link(loss: u64, loss_burst: u32) -> Direction {
     Direction { queue: Queue::Packets(1), loss: Fraction(loss), loss_burst, ..plain::direction() }

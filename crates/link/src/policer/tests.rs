@@ -1,13 +1,13 @@
-use ekiden_scenario::{Direction, Discipline, Policer as Limits, Queue};
+use ekiden_queue::{Queue, Queued};
 use ekiden_units::{BitRate, Bytes, Time};
 use proptest::prelude::*;
 
-use crate::{Channel, Fate, Line, LinkPacket, plain};
+use crate::{Channel, Direction, Discipline, Fate, Line, Policer as Limits, plain};
 
 #[derive(Debug, Clone, Copy)]
 struct Packet(u32);
 
-impl LinkPacket for Packet {
+impl Queued for Packet {
     fn bytes(&self) -> u32 {
         self.0
     }

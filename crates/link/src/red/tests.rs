@@ -1,10 +1,10 @@
-use ekiden_scenario::{Direction, Discipline, Queue};
+use ekiden_queue::Queue;
 use ekiden_units::{BitRate, Bytes, Fraction};
 use proptest::prelude::*;
 
 use super::{POINT, Red, decayed, spread};
-use crate::random::word;
-use crate::{Fate, Line, plain};
+use crate::{Direction, Discipline, Fate, Line, plain};
+use ekiden_units::random::word;
 
 /// Figure 2 of the paper in floating point, with the gentle variant.
 struct Reference {

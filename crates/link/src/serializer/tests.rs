@@ -1,9 +1,8 @@
-use ekiden_scenario::{Change, Direction, Outage};
 use ekiden_units::{BitRate, Fraction, Time};
 use proptest::prelude::*;
 
 use super::{Due, Serializer};
-use crate::plain;
+use crate::{Change, Direction, Outage, plain};
 
 fn at(ms: u64, rate: Option<u64>, delay_ms: Option<u64>) -> Change {
     Change { at: Time::ms(ms), rate: rate.map(BitRate), delay: delay_ms.map(Time::ms) }

@@ -1,5 +1,7 @@
 //! How even arrivals are: a full line brings as much in each short time, a window that is sent at once comes at once.
 
+use ekiden_units::quantile;
+
 use crate::message::Peak;
 
 /// Lengths of times, in milliseconds.
@@ -30,8 +32,7 @@ impl Evenness {
             let mut sums: Vec<u64> =
                 seen.chunks_exact(*width).map(|part| part.iter().map(|b| u64::from(*b)).sum()).collect();
             sums.sort_unstable();
-            let at = (sums.len() * 95).div_ceil(100).checked_sub(1)?;
-            Some(Peak { width_ms: *width as u32, bytes: *sums.get(at)? })
+            Some(Peak { width_ms: *width as u32, bytes: quantile::nearest(&sums, 95)? })
         };
         WIDTHS_MS.iter().filter_map(of).collect()
     }

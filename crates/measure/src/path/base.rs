@@ -1,6 +1,7 @@
 //! The base round trip: without load, and without the jitter of the path.
 
 use ekiden_record::Finding;
+use ekiden_units::quantile;
 
 use crate::client::Measured;
 
@@ -35,15 +36,15 @@ impl Base {
         let idle = measured.answers.iter().filter(|answer| answer.back_ns <= measured.began_ns);
         let mut rtts_us: Vec<_> = idle.map(|answer| answer.rtt_us()).collect();
         rtts_us.sort_by(f64::total_cmp);
-        let at = |part: f64| rtts_us.get((rtts_us.len() as f64 * part) as usize).copied().unwrap_or(0.0);
+        let at = |percent| quantile::above(&rtts_us, percent).unwrap_or(0.0);
         // A load's packets may be faster than all probes. The kernel's least round trip may be too short by as much as its clock of timestamps
         // is coarse, a millisecond, the smoothed one is not.
         let rows = measured.near_seen.iter().chain(&measured.far_seen).flat_map(|seen| &seen.rows);
         let rows = rows.filter(|row| row.retransmits == 0);
         let of_load = rows.map(|row| row.rtt_us).filter(|rtt_us| *rtt_us > 0).min().map(f64::from);
-        let rtt_us = of_load.map_or(at(0.0), |of_load| at(0.0).min(of_load));
+        let rtt_us = of_load.map_or(at(0), |of_load| at(0).min(of_load));
         // Where even a quarter is late, it is not the host that was busy for a while.
-        Self { rtt_us, jitter_us: (at(0.25) - rtt_us).max(0.0), spread_us: (at(0.9) - rtt_us).max(0.0) }
+        Self { rtt_us, jitter_us: (at(25) - rtt_us).max(0.0), spread_us: (at(90) - rtt_us).max(0.0) }
     }
 
     /// Delays beyond this are a queue's: not the jitter of the path, nor of looking.

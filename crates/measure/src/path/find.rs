@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use ekiden_record::{Finding, Judgement, PathDirection};
+use ekiden_units::quantile;
 
 use crate::episodes::episodes;
 use crate::hole::Hole;
@@ -166,7 +167,7 @@ fn is_by_chance(delays: &[Delay], second: Option<&Trace<'_>>, base: Base) -> boo
     // A few round trips are longer where a host was late.
     let mut rtts_us: Vec<_> = second.map_or_else(Vec::new, |second| second.sent.iter().map(|row| row.rtt_us).collect());
     rtts_us.sort_unstable();
-    let long_us = rtts_us.get(rtts_us.len() * 19 / 20).copied();
+    let long_us = quantile::above(&rtts_us, 95);
     let queued_us = long_us.map_or(0.0, f64::from) - base.rtt_us - base.spread_us;
     queued_us > (HOLDS_MORE * last_us(delays) + QUEUE_LEAST_US).max(SHORT_PART * base.rtt_us + SHORT_US)
 }

@@ -1,5 +1,7 @@
 //! The rate that holds after the first losses: a policer's, or a shaper's.
 
+use ekiden_units::quantile;
+
 use super::base::{Base, SHORT_QUEUE_US};
 use super::trace::Trace;
 
@@ -46,7 +48,7 @@ pub fn held(trace: &Trace<'_>, base: Base) -> Option<Held> {
     let sent = trace.sent.iter().filter(|row| (from..until_us).contains(&(row.at_us as f64)));
     let mut rtts_us: Vec<_> = sent.map(|row| row.rtt_us).collect();
     rtts_us.sort_unstable();
-    let queued_us = rtts_us.get(rtts_us.len() / 4).map_or(0.0, |rtt_us| f64::from(*rtt_us) - base.rtt_us);
+    let queued_us = quantile::above(&rtts_us, 25).map_or(0.0, |rtt_us| f64::from(rtt_us) - base.rtt_us);
     let has_queue = queued_us > (STANDS * base.rtt_us).max(SHORT_QUEUE_US) + base.spread_us;
     let packets = rate * (base.rtt_us + if has_queue { queued_us } else { 0.0 }) / 8e6 / trace.packet_bytes;
     let does_hold = (a - b).abs() <= HELD_HALVES * a.max(b) && packets >= HELD_PACKETS;

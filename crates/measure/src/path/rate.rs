@@ -1,6 +1,7 @@
 //! The line's rate: how fast packets come while a queue delays them.
 
 use ekiden_record::Finding;
+use ekiden_units::quantile;
 
 use super::base::Base;
 use super::held::held;
@@ -45,7 +46,7 @@ const UNSURE_LEAST: f64 = 0.006;
 fn without_gaps(stretch: &[Delay]) -> impl Iterator<Item = &[Delay]> {
     let mut gaps: Vec<_> = stretch.windows(2).map(|pair| pair[1].at_us - pair[0].at_us).collect();
     gaps.sort_by(f64::total_cmp);
-    let most_us = gaps.get(gaps.len() / 2).copied().unwrap_or_default() * PAUSE + PAUSE_US;
+    let most_us = quantile::above(&gaps, 50).unwrap_or_default() * PAUSE + PAUSE_US;
     stretch.chunk_by(move |before, after| after.at_us - before.at_us <= most_us)
 }
 

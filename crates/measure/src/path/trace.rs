@@ -2,6 +2,7 @@
 
 use ekiden_net::tcp_info::TcpInfo;
 use ekiden_record::Way;
+use ekiden_units::quantile;
 
 use crate::client::Measured;
 use crate::load::{Seen, Side};
@@ -65,7 +66,7 @@ pub struct Delay {
 fn late_us(looks: &[u32]) -> f64 {
     let mut late = looks.to_vec();
     late.sort_unstable();
-    late.get(late.len() * 95 / 100).copied().map_or(0.0, f64::from)
+    quantile::above(&late, 95).map_or(0.0, f64::from)
 }
 
 /// The longest queue of some.

@@ -3,6 +3,7 @@
 //! `EKIDEN_PATHS=1000 cargo test -p ekiden-measure truthful` draws so many of each kind.
 
 use ekiden_record::{Finding, Judgement, PathDirection, Way};
+use ekiden_units::random::Random;
 
 use super::base::Base;
 use super::model::{Bucket, Heedless, Path};
@@ -16,16 +17,12 @@ const PATHS: u64 = 60;
 /// A policer of less than this part of the line's rate is not said to be absent.
 const SHOWS: f64 = 0.7;
 
-/// A number between 0 and 1, by its path, its kind and its place (SplitMix64).
-struct Draw(u64);
+/// A number between 0 and 1, by its path, its kind and its place.
+struct Draw(Random);
 
 impl Draw {
     fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+        (self.0.draw() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     fn even(&mut self, least: f64, most: f64) -> f64 {
@@ -139,7 +136,7 @@ fn check(kind: u64, seen_least: &[(&str, f64)], draw: fn(&mut Draw, u64) -> Path
     let paths = std::env::var("EKIDEN_PATHS").ok().and_then(|paths| paths.parse().ok()).unwrap_or(PATHS);
     let (mut untrue, mut seen) = (Vec::new(), std::collections::BTreeMap::<_, u64>::new());
     for number in 1..=paths {
-        let found = Found::of(draw(&mut Draw(kind << 32 | number), number));
+        let found = Found::of(draw(&mut Draw(Random::new(kind << 32 | number)), number));
         let of_path = found.untrue();
         if !of_path.is_empty() {
             untrue.push(format!("{number}: {of_path:?} of {:?}: {:?} {:?}", found.path, found.rtt, found.direction));

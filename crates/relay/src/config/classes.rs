@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ekiden_link::Service;
 use ekiden_overlay::path::Class;
+use ekiden_queue::Service;
 use indexmap::IndexMap;
 
 /// The class of streams of which nothing is said.

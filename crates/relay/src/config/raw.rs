@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use ekiden_controls::{RawCongestion, sections as congestion_sections};
+use ekiden_bpf::named::{RawCongestion, sections as congestion_sections};
 use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_units::{BitRate, Bytes, Time};
 use indexmap::IndexMap;

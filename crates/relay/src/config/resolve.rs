@@ -10,7 +10,7 @@ use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ekiden_controls::{is_name, tunables};
+use ekiden_bpf::named::{is_name, tunables};
 use ekiden_keys::{Fingerprint, FingerprintError, Identity, load_shared};
 use ekiden_net::lookup;
 use ekiden_net::socket::TcpOptions;

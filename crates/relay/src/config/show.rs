@@ -103,7 +103,7 @@ impl fmt::Display for Config {
 
 impl Config {
     fn congestion(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.congestion.as_ref().map_or(Ok(()), |tunables| ekiden_controls::show(tunables, f))
+        self.congestion.as_ref().map_or(Ok(()), |tunables| ekiden_bpf::named::show(tunables, f))
     }
 
     fn limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,7 +4,8 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use ekiden_controls::{Reason, Registration, is_new, unavailable, why_unavailable};
+use ekiden_bpf::Registration;
+use ekiden_bpf::named::{self, Reason, is_new, unavailable, why_unavailable};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
 
 use crate::config::{Config, Congestion, ListenerKind, Tcp};
@@ -43,7 +44,7 @@ pub fn register_or_fall_back(
         names.extend(tcp.options.congestion.clone().filter(|name| !names.contains(name)));
     }
     check_fallbacks(&mut config)?;
-    let (mut fresh, unavailable) = ekiden_controls::register(&names, config.congestion.as_deref(), held);
+    let (mut fresh, unavailable) = named::register(&names, config.congestion.as_deref(), held);
     for (name, reason) in unavailable {
         replace(&mut config, &name, &reason)?;
     }
@@ -57,7 +58,7 @@ fn give_legs_theirs(config: &mut Config, held: &[Registration]) -> Vec<Registrat
     if legs(config).next().is_none() {
         return Vec::new();
     }
-    let (fresh, unavailable) = ekiden_controls::register(&[LEGS.to_owned()], config.congestion.as_deref(), held);
+    let (fresh, unavailable) = named::register(&[LEGS.to_owned()], config.congestion.as_deref(), held);
     if let Some((_, reason)) = unavailable.first() {
         info_once(&format!("legs have the kernel's congestion control, for '{LEGS}' is not available: {reason}"));
         return fresh;

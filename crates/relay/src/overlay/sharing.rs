@@ -1,13 +1,13 @@
-//! Legs that streams of several service classes share: each connection is paced as its class says. The deciding is `ekiden_link`'s.
+//! Legs that streams of several service classes share: each connection is paced as its class says. The deciding is `ekiden_queue`'s.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ekiden_link::{Service, Sharing, StreamSeen};
 use ekiden_net::socket::limit_rate;
 use ekiden_net::tcp_info::{TcpInfo, tcp_info};
 use ekiden_net::watched::WatchedSockets;
+use ekiden_queue::{Service, Sharing, StreamSeen};
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,6 @@ use serde_spanned::Spanned;
 
 use super::checker::Checker;
 use super::{QUEUE_BYTES_MOST, STARTS};
-use crate::left_out::{DEFAULT_DISCIPLINE, DEFAULT_JITTER, DEFAULT_LOSS_BURST, DEFAULT_REORDER};
 use crate::raw::{Named, RawChange, RawDirection, RawLink, RawNode, RawOutage, RawPolicer};
 use crate::{Change, Direction, Error, Link, Outage, Policer, Queue};
 
@@ -63,9 +62,9 @@ impl Checker<'_> {
         Ok(Direction {
             rate: self.rate("rate", rate)?,
             delay: self.within("delay", &raw.delay, DEFAULT_DELAY, &DELAYS)?,
-            jitter: self.within("jitter", &raw.jitter, DEFAULT_JITTER, &DELAYS)?,
+            jitter: self.within("jitter", &raw.jitter, Direction::DEFAULT_JITTER, &DELAYS)?,
             queue: self.queue(raw.queue.as_ref(), DEFAULT_QUEUE, mtu)?,
-            discipline: raw.discipline.unwrap_or(DEFAULT_DISCIPLINE),
+            discipline: raw.discipline.unwrap_or(Direction::DEFAULT_DISCIPLINE),
             policer: raw.policer.as_ref().map(|policer| self.policer(policer, mtu)).transpose()?,
             loss,
             loss_burst,
@@ -87,7 +86,7 @@ impl Checker<'_> {
     /// The part of the packets that is lost, and the mean length of a run of them.
     fn loss(&self, raw: &RawDirection) -> Result<(Fraction, u32), Error> {
         let loss = raw.loss.as_ref().map_or(DEFAULT_LOSS, |loss| *loss.get_ref());
-        let burst = self.within("loss_burst", &raw.loss_burst, DEFAULT_LOSS_BURST, &LOSS_BURSTS)?;
+        let burst = self.within("loss_burst", &raw.loss_burst, Direction::DEFAULT_LOSS_BURST, &LOSS_BURSTS)?;
         // With runs of `burst` and this loss, the mean gap between two is burst · (1 − loss) / loss: at least one packet.
         let most = Fraction::ONE.0 * u64::from(burst) / (u64::from(burst) + 1);
         match &raw.loss {
@@ -102,7 +101,7 @@ impl Checker<'_> {
 
     /// The part of the packets that are late, and by how much.
     fn reorder(&self, raw: &RawDirection) -> Result<(Fraction, Option<Time>), Error> {
-        let part = raw.reorder.as_ref().map_or(DEFAULT_REORDER, |part| *part.get_ref());
+        let part = raw.reorder.as_ref().map_or(Direction::DEFAULT_REORDER, |part| *part.get_ref());
         match (&raw.reorder, &raw.reorder_by) {
             (_, Some(_)) => Ok((part, Some(self.within("reorder_by", &raw.reorder_by, DEFAULT_DELAY, &REORDER_BYS)?))),
             (Some(raw), None) if part.0 > 0 => {

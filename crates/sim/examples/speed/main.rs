@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ekiden_scenario::Scenario;
+use ekiden_units::quantile;
 use nix::time::{ClockId, clock_gettime};
 
 /// Rounds of each measurement; the median counts.
@@ -26,7 +27,7 @@ fn used() -> Duration {
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    quantile::above(&values, 50).expect("at least one value")
 }
 
 /// What was found, beside what is wanted. Returns whether it is reached.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ekiden_congestion::{Algorithm, CongestionControl, CongestionParameters, Native, Tunables, control};
 use ekiden_packet::{Segment, Seq};
 use ekiden_tcp::{Connection, State, TcpSettings, Transmit, reset_for};
-use ekiden_units::Time;
+use ekiden_units::{Time, random};
 
 pub fn reno() -> Box<Native> {
     let tunables = Tunables::new(&CongestionParameters::default()).expect("the defaults are valid");
@@ -256,15 +256,15 @@ fn position(seq: Seq, first: Seq) -> u32 {
     seq.0.wrapping_sub(first.0)
 }
 
-/// A small generator of pseudo-random numbers (splitmix64).
-pub struct Random(pub u64);
+/// Numbers that a seed decides.
+pub struct Random(random::Random);
 
 impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(random::Random::new(seed))
+    }
+
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound.max(1)
+        self.0.draw() % bound.max(1)
     }
 }

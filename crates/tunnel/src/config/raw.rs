@@ -2,9 +2,9 @@
 
 use std::ops::RangeInclusive;
 
+use ekiden_bpf::named::{RawCongestion, sections as congestion_sections};
 use ekiden_config::{Count, Ports, Section, range, section, words};
-use ekiden_controls::{RawCongestion, sections as congestion_sections};
-use ekiden_scenario::Pull;
+use ekiden_queue::Pull;
 use ekiden_units::{BitRate, Bytes, Time};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;

@@ -3,14 +3,14 @@
 use std::ops::{Deref, Range};
 use std::time::Duration;
 
+use ekiden_bpf::named::{is_name, tunables};
 use ekiden_config::{Quantity, Source};
-use ekiden_controls::{is_name, tunables};
 use ekiden_keys::{Identity, load_shared};
 use ekiden_net::device::NAME_BYTES_MOST;
 use ekiden_net::lookup;
 use ekiden_net::socket::TcpOptions;
+use ekiden_queue::{Pull, Queue};
 use ekiden_relay_proto::leg::is_node_name;
-use ekiden_scenario::{Pull, Queue};
 use ekiden_transport::{Prepared, Security, SharedKey};
 use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, absolute};
 
 use ekiden_config::{key, text};
-use ekiden_scenario::Queue;
+use ekiden_queue::Queue;
 use ekiden_transport::Security;
 
 use super::{Config, Peer};
@@ -56,7 +56,7 @@ impl Config {
             writeln!(f, "{key} = {}", text(value))?;
         }
         let Some(tunables) = &self.congestion else { return Ok(()) };
-        ekiden_controls::show(tunables, f)
+        ekiden_bpf::named::show(tunables, f)
     }
 
     fn queue(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

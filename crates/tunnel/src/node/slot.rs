@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ekiden_link::Siblings;
 use ekiden_net::socket::{self, canonical};
 use ekiden_net::tcp_info::tcp_info;
+use ekiden_queue::Siblings;
 use ekiden_transport::Connection;
 use tokio::sync::Notify;
 use tokio::time::Instant;

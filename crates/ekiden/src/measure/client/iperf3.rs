@@ -10,7 +10,7 @@ use ekiden_measure::server::end_settings;
 use ekiden_measure::settings::Asked;
 use ekiden_measure::thinned::Thinned;
 use ekiden_record::{Delays, Load, LoadSettings, MEASUREMENT_FORMAT, Measurement, Sample, Shares, StreamLoad, Way};
-use ekiden_units::Bytes;
+use ekiden_units::{Bytes, quantile};
 
 /// Measures with the iperf3 server `name`. Returns what came out, and the samples of our connections.
 pub fn measure(
@@ -106,7 +106,7 @@ fn load(way: Way, outcome: &Outcome, samples: &[Sample]) -> Load {
         delivered_segments: 0,
         rtt_min_us: streams().filter_map(|stream| stream.rtt_min_us).min().unwrap_or_default(),
         rtt: Delays::of(of_flow().map(|sample| sample.rtt_us as f64).filter(|rtt| *rtt > 0.0).collect()),
-        cwnd_p50_segments: cwnds.get(cwnds.len() / 2).copied().unwrap_or_default(),
+        cwnd_p50_segments: quantile::above(&cwnds, 50).unwrap_or_default(),
         write_to_ack: None,
         shares: Shares::mean(&shares),
         path_limit: None,

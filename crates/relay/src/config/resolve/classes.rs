@@ -1,7 +1,7 @@
 //! `[class.NAME]`, and who is of which class.
 
-use ekiden_link::Service;
 use ekiden_overlay::path::Class;
+use ekiden_queue::Service;
 use ekiden_units::BitRate;
 use indexmap::IndexMap;
 use serde_spanned::Spanned;

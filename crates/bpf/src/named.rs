@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ekiden_congestion::{Algorithm, CongestionParameters, Tunables};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
 
-pub use ekiden_bpf::Registration;
+use crate::{Error, Registration};
+
 pub use parameters::{RawCongestion, sections, show, tunables};
 
 /// Why a congestion control is not available.
@@ -16,7 +17,7 @@ pub use parameters::{RawCongestion, sections, show, tunables};
 pub enum Reason {
     /// It could not be brought into the kernel.
     #[error("{0}")]
-    Load(Arc<ekiden_bpf::Error>),
+    Load(Arc<Error>),
     /// The kernel does not have it.
     #[error("this kernel does not have it (available: {available}; ekiden brings {}){}", own(), hint(name))]
     Unknown {
@@ -41,7 +42,7 @@ impl Reason {
     pub fn is_privilege(&self) -> bool {
         match self {
             Self::Forbidden { .. } => true,
-            Self::Load(error) => matches!(**error, ekiden_bpf::Error::Capabilities),
+            Self::Load(error) => matches!(**error, Error::Capabilities),
             Self::Unknown { .. } | Self::Socket(_) => false,
         }
     }
@@ -59,8 +60,8 @@ pub fn register(
     let missing = ours.iter().copied().filter(|&one| !holds(held, one)).collect::<Vec<_>>();
     let registered = match (&missing[..], tunables) {
         ([], _) => Ok(Vec::new()),
-        (_, Some(tunables)) => ekiden_bpf::register(&missing, tunables),
-        (_, None) => ekiden_bpf::register(&missing, &Tunables::default()),
+        (_, Some(tunables)) => crate::register(&missing, tunables),
+        (_, None) => crate::register(&missing, &Tunables::default()),
     };
     let (fresh, refusal) = match registered {
         Ok(fresh) => (fresh, None),

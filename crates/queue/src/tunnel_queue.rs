@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 
-use ekiden_scenario::{Pull, Queue};
 use ekiden_units::Time;
 
 use crate::codel::CodelTimes;
 use crate::flow_queue::FlowQueue;
-use crate::{LinkPacket, QueueLength, Signals, has_room};
+use crate::{Pull, Queue, QueueLength, Queued, Signals};
 
 /// A delay of so many percent of the interval is that of a slow start which overshoots. One that does not may make a queue of half
 /// of what is in flight, and the interval is at least a round trip of those inside.
@@ -26,7 +25,7 @@ enum Waiting<P> {
     ByFlow(Box<FlowQueue<P>>),
 }
 
-impl<P: LinkPacket> TunnelQueue<P> {
+impl<P: Queued> TunnelQueue<P> {
     /// FQ-CoDel with the times of `pull`, for packets of at most `mtu` bytes, or drop tail without. Which flows share a queue
     /// depends on `salt`.
     pub fn new(limit: Queue, pull: Option<Pull>, mtu: u32, salt: u64) -> Self {
@@ -44,7 +43,7 @@ impl<P: LinkPacket> TunnelQueue<P> {
     pub fn push(&mut self, now_ns: u64, packet: P) -> u64 {
         match &mut self.waiting {
             Waiting::DropTail { packets, bytes } => {
-                let has_room = has_room(self.limit, packets.len(), *bytes, packet.bytes());
+                let has_room = self.limit.has_room(packets.len(), *bytes, packet.bytes());
                 if has_room {
                     *bytes += u64::from(packet.bytes());
                     packets.push_back(packet);
@@ -58,7 +57,7 @@ impl<P: LinkPacket> TunnelQueue<P> {
     /// The length of the packet that comes next. `None` if none waits, and for FQ-CoDel, which decides when it is taken.
     pub fn next_bytes(&self) -> Option<u32> {
         match &self.waiting {
-            Waiting::DropTail { packets, .. } => packets.front().map(LinkPacket::bytes),
+            Waiting::DropTail { packets, .. } => packets.front().map(Queued::bytes),
             Waiting::ByFlow(_) => None,
         }
     }

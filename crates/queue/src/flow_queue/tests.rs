@@ -14,7 +14,7 @@ struct Packet {
     can_be_marked: bool,
 }
 
-impl LinkPacket for Packet {
+impl Queued for Packet {
     fn bytes(&self) -> u32 {
         self.bytes
     }

@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 
 use ekiden_units::Time;
 
-use crate::{LinkPacket, Signals};
+use crate::{Queued, Signals};
 
 /// The times by which CoDel decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CodelTimes {
+pub struct CodelTimes {
     /// The standing queue's acceptable delay (RFC 8289, section 4.4).
     pub target: Time,
     /// How long the delay must have been above the target before a packet is dropped: about the longest round trip of the
@@ -34,29 +34,36 @@ const MEMORY_INTERVALS: u64 = 16;
 
 /// Packets that wait, each with its time of arrival.
 #[derive(Debug, Clone)]
-pub(crate) struct Fifo<P> {
+pub struct Fifo<P> {
     packets: VecDeque<(u64, P)>,
     bytes: u64,
 }
 
-impl<P: LinkPacket> Fifo<P> {
-    pub fn new() -> Self {
+impl<P> Default for Fifo<P> {
+    /// An empty one.
+    fn default() -> Self {
         Self { packets: VecDeque::new(), bytes: 0 }
     }
+}
 
+impl<P: Queued> Fifo<P> {
+    /// How many there are.
     pub fn packets(&self) -> usize {
         self.packets.len()
     }
 
+    /// Their bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
+    /// A packet arrives.
     pub fn push(&mut self, arrival_ns: u64, packet: P) {
         self.bytes += u64::from(packet.bytes());
         self.packets.push_back((arrival_ns, packet));
     }
 
+    /// The first one, and when it arrived.
     pub fn pop(&mut self) -> Option<(u64, P)> {
         let head = self.packets.pop_front()?;
         self.bytes -= u64::from(head.1.bytes());
@@ -66,7 +73,7 @@ impl<P: LinkPacket> Fifo<P> {
 
 /// The state of CoDel (section 5.2), with the RFC's names.
 #[derive(Debug, Clone)]
-pub(crate) struct Codel {
+pub struct Codel {
     times: CodelTimes,
     /// The longest packet in bytes. With no more than this left nothing is dropped.
     mtu: u64,
@@ -104,7 +111,7 @@ impl Codel {
 
     /// The serializer is free at `now_ns`: returns the packet to send next and when it arrived (section 5.5). `others` bytes wait
     /// in other queues before the same serializer. The last packet of all is never dropped.
-    pub fn dequeue<P: LinkPacket>(&mut self, now_ns: u64, queue: &mut Fifo<P>, others: u64) -> Option<(u64, P)> {
+    pub fn dequeue<P: Queued>(&mut self, now_ns: u64, queue: &mut Fifo<P>, others: u64) -> Option<(u64, P)> {
         let (mut packet, mut may_drop) = self.take(now_ns, queue, others);
         if self.is_dropping {
             // Many drops can be due at once: the rate of drops follows the clock, not the packets.
@@ -139,7 +146,7 @@ impl Codel {
     }
 
     /// Marks a packet that is about to be dropped. Returns whether that is possible: it is sent then.
-    fn mark<P: LinkPacket>(&mut self, packet: &mut Option<(u64, P)>) -> bool {
+    fn mark<P: Queued>(&mut self, packet: &mut Option<(u64, P)>) -> bool {
         let is_marked = packet.as_mut().is_some_and(|(_, packet)| packet.mark());
         self.signals.marks += u64::from(is_marked);
         is_marked
@@ -152,7 +159,7 @@ impl Codel {
 
     /// The packet at the head, and whether the delay has been above the target for so long that it may be dropped
     /// (section 5.6).
-    fn take<P: LinkPacket>(&mut self, now_ns: u64, queue: &mut Fifo<P>, others: u64) -> (Option<(u64, P)>, bool) {
+    fn take<P: Queued>(&mut self, now_ns: u64, queue: &mut Fifo<P>, others: u64) -> (Option<(u64, P)>, bool) {
         let Some(head) = queue.pop() else {
             self.first_above_ns = None;
             return (None, false);

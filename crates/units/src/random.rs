@@ -2,7 +2,7 @@
 //!
 //! Word `n` of a sequence can be had without those before it, which is what comparing a stream at any offset needs.
 
-use ekiden_units::Fraction;
+use crate::Fraction;
 
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -19,25 +19,27 @@ impl Random {
     }
 
     /// True with probability `part`.
+    #[inline]
     pub fn is_below(&mut self, part: Fraction) -> bool {
         if part.0 == 0 {
             return false;
         }
         // The high half of the product maps a 64-bit number evenly to 0..10⁹.
-        let billionth = (u128::from(self.next()) * u128::from(Fraction::ONE.0)) >> 64;
+        let billionth = (u128::from(self.draw()) * u128::from(Fraction::ONE.0)) >> 64;
         (billionth as u64) < part.0
     }
 
     /// A number from 0 to `most`, evenly distributed.
+    #[inline]
     pub fn up_to(&mut self, most: u64) -> u64 {
         // The high half of the product, as above.
-        let product = u128::from(self.next()) * (u128::from(most) + 1);
+        let product = u128::from(self.draw()) * (u128::from(most) + 1);
         (product >> 64) as u64
     }
 
     /// The next number, evenly distributed over all of 64 bits.
     #[inline]
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(STEP);
         mix(self.state)
     }
@@ -53,6 +55,7 @@ pub fn derive(seed: u64, name: &str, number: u64) -> u64 {
     name.bytes().fold(word(seed, number), |state, byte| mix(state ^ u64::from(byte)))
 }
 
+#[inline]
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -2,11 +2,9 @@
 
 use std::collections::VecDeque;
 
-use ekiden_scenario::Queue;
-
 use crate::codel::{Codel, CodelTimes, Fifo};
-use crate::random::word;
-use crate::{LinkPacket, Signals, is_within};
+use crate::{Queue, Queued, Signals};
+use ekiden_units::random::word;
 
 /// How many queues there are (RFC 8290, section 5.2.5). Flows whose hashes agree share one.
 const QUEUES: usize = 1_024;
@@ -27,7 +25,7 @@ struct Flow<P> {
 
 /// Packets that wait, by flow. Names are the RFC's.
 #[derive(Debug, Clone)]
-pub(crate) struct FlowQueue<P> {
+pub struct FlowQueue<P> {
     limit: Queue,
     flows: Vec<Flow<P>>,
     /// Flows that have just begun to wait, and those that have had a turn since: in the order of their turns.
@@ -41,10 +39,10 @@ pub(crate) struct FlowQueue<P> {
     bytes: u64,
 }
 
-impl<P: LinkPacket> FlowQueue<P> {
+impl<P: Queued> FlowQueue<P> {
     /// For packets of at most `mtu` bytes. Which flows share a queue depends on `salt`.
     pub fn new(limit: Queue, mtu: u32, times: CodelTimes, salt: u64) -> Self {
-        let flow = |_| Flow { packets: Fifo::new(), codel: Codel::new(mtu, times), credits: 0, is_listed: false };
+        let flow = |_| Flow { packets: Fifo::default(), codel: Codel::new(mtu, times), credits: 0, is_listed: false };
         Self {
             limit,
             flows: (0..QUEUES).map(flow).collect(),
@@ -79,7 +77,7 @@ impl<P: LinkPacket> FlowQueue<P> {
             self.new.push_back(number);
         }
         let most = self.packets;
-        while !is_within(self.limit, self.packets, self.bytes) {
+        while !self.limit.holds(self.packets, self.bytes) {
             self.drop_of_the_longest();
         }
         (most - self.packets) as u64

@@ -1,7 +1,7 @@
-//! What a link must know of a packet.
+//! What a queue must know of a packet.
 
-/// Something that is sent over a link.
-pub trait LinkPacket {
+/// Something that can wait in a queue.
+pub trait Queued {
     /// Bytes of the IP packet, with its headers; below 2³¹.
     fn bytes(&self) -> u32;
 

@@ -1,24 +1,10 @@
-//! The queue of a link: its discipline, and its limit as written in a file.
+//! The limit of a queue, and how it is written in a file.
 
 use std::fmt;
 
 use ekiden_units::Bytes;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-/// How a queue chooses the packets that it drops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Discipline {
-    /// Drop tail: packets for which it has no room when they arrive.
-    DropTail,
-    /// Random early detection (Floyd and Jacobson, 1993).
-    Red,
-    /// Controlled delay (RFC 8289).
-    Codel,
-    /// The same for each flow, and flows in turn (FQ-CoDel, RFC 8290).
-    FqCodel,
-}
 
 /// The limit of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +13,21 @@ pub enum Queue {
     Bytes(Bytes),
     /// Counted in packets.
     Packets(u64),
+}
+
+impl Queue {
+    /// Whether a queue of this length has room for a packet of `bytes`.
+    pub fn has_room(self, waiting_packets: usize, waiting_bytes: u64, bytes: u32) -> bool {
+        self.holds(waiting_packets + 1, waiting_bytes + u64::from(bytes))
+    }
+
+    /// Whether so many packets of so many bytes are within the limit.
+    pub fn holds(self, packets: usize, bytes: u64) -> bool {
+        match self {
+            Self::Bytes(limit) => bytes <= limit.0,
+            Self::Packets(limit) => packets as u64 <= limit,
+        }
+    }
 }
 
 impl Serialize for Queue {

@@ -98,11 +98,6 @@ pub fn unavailable(names: &[String]) -> Vec<(String, Reason)> {
     others.filter_map(|name| Some((name.clone(), why_unavailable(name)?))).collect()
 }
 
-/// Whether the kernel allows such a name (TCP_CA_NAME_MAX).
-pub fn is_name(name: &str) -> bool {
-    (1..=15).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-}
-
 /// Why this process cannot use this congestion control. `None` if it can.
 pub fn why_unavailable(name: &str) -> Option<Reason> {
     let options = TcpOptions { congestion: Some(name.into()), ..TcpOptions::default() };

@@ -1,6 +1,7 @@
 //! What needs neither networks nor privileges. One program: it is linked once.
 
 mod addresses;
+mod agree;
 mod alone;
 mod ban;
 mod bare_warnings;

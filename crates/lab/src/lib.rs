@@ -48,6 +48,7 @@ pub use proxies::{HTTP_PORT, LEG_PORT, SOCKS_PORT};
 pub use run::{Origin, verdict};
 pub use sandbox::{Interrupt, clean, isolate, run_directory};
 pub use supported::{check_congestion_controls, check_supported};
+pub use tunnels::tunnel_file;
 pub use waits::process_waited_percent;
 
 use capture::Tap;

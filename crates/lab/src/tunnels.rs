@@ -1,11 +1,12 @@
 //! The tunnels of a scenario: `ekiden tunnel` at both ends of each, with configurations made from the scenario.
 
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ekiden_record::TunnelDirection;
-use ekiden_scenario::{Discipline, Queue, Scenario, Tcp, Tunnel};
+use ekiden_scenario::{Discipline, Pull, Queue, Scenario, Tcp, Tunnel};
 use serde::Deserialize;
 
 use crate::programs::{NodeFile, PLAIN_KEY};
@@ -14,7 +15,7 @@ use crate::{Error, Lab};
 /// How long the two ends of a tunnel may take until all of their connections are there.
 const MEETING_LIMIT: Duration = Duration::from_secs(20);
 /// The smallest MTU that the device of a tunnel has.
-const MTU_LEAST: u32 = 1_280;
+const MTU_LEAST: u32 = Pull::MTU_LEAST;
 
 /// The TCP of a node: of the tunnel that ends there, or its own.
 pub(crate) fn tcp_of<'a>(scenario: &'a Scenario, node: &str) -> Option<&'a Tcp> {
@@ -36,7 +37,7 @@ impl Lab {
             // The end that listens first, so that the other one finds it.
             for end in [1, 0] {
                 let (node, label) = (tunnel.ends[end].clone(), format!("tunnel{number}-{end}"));
-                files.push(NodeFile { node, label, text: self.tunnel_config(number, tunnel, end)? });
+                files.push(NodeFile { node, label, text: tunnel_file(&scenario, number, tunnel, end) });
             }
         }
         if files.is_empty() {
@@ -100,51 +101,55 @@ impl Lab {
     fn tunnel_status(&self, number: usize, node: &str) -> Result<Status, Error> {
         self.ask(node, "tunnel", &[&device(number)])
     }
+}
 
-    /// The configuration of one end.
-    fn tunnel_config(&self, number: usize, tunnel: &Tunnel, end: usize) -> Result<String, Error> {
-        let port = port(number);
-        let mtu = mtu(&self.scenario, tunnel);
-        let [own, other] = [end, 1 - end].map(|end| &tunnel.ends[end]);
-        let mut text = format!("name = \"{own}\"\n\n[device]\nname = \"{}\"\nmtu = {mtu}\n", device(number));
-        // Nothing is sent to it: a device must have an address.
-        let _ = writeln!(text, "addresses = [\"10.78.{number}.{}/32\"]", end + 1);
-        if end == 1 {
-            let _ = write!(text, "\n[listen]\naddress = \"{}:{port}\"\n{PLAIN_KEY}", self.address(own)?);
-        }
-        let _ = writeln!(text, "\n[tcp]\ncongestion = \"{}\"", tunnel.tcp.congestion);
-        let limit = match tunnel.queue {
-            Queue::Bytes(bytes) => bytes.0,
-            Queue::Packets(packets) => packets.saturating_mul(mtu.into()),
-        };
-        let discipline = if tunnel.discipline == Discipline::FqCodel { "fq_codel" } else { "drop_tail" };
-        let _ = write!(text, "\n[queue]\ndiscipline = \"{discipline}\"\nlimit = \"{limit}B\"\n");
-        if let Some(pull) = tunnel.pull {
-            let _ = write!(
-                text,
-                "target = \"{}\"\ninterval = \"{}\"\nunsent = \"{}\"\npaced = {}\n",
-                pull.target, pull.interval, pull.unsent, pull.paced
-            );
-        }
-        let shared = if tunnel.separate { 1 } else { tunnel.connections };
-        let _ = write!(text, "\n[peer.{other}]\n{PLAIN_KEY}connections = {shared}\n");
-        if end == 0 {
-            let _ = writeln!(text, "address = \"{}:{port}\"", self.address(other)?);
-        }
-        let mut allowed = Vec::new();
-        for node in self.scenario.nodes.keys() {
-            if self.scenario.tunnel_from(own, node) == Some((number, end)) {
-                allowed.push(format!("{}/32", self.address(node)?));
-            }
-        }
-        let _ = writeln!(text, "allowed = {allowed:?}");
-        if tunnel.separate {
-            let many = tunnel.connections;
-            let _ =
-                write!(text, "\n[[peer.{other}.class]]\nname = \"tcp\"\nprotocol = \"tcp\"\nconnections = {many}\n");
-        }
-        Ok(text)
+/// The configuration of one end of a scenario's tunnel, `ends[end]`, for `ekiden tunnel`. It wants the key of all nodes in the file `key`
+/// beside it.
+pub fn tunnel_file(scenario: &Scenario, number: usize, tunnel: &Tunnel, end: usize) -> String {
+    let address = |node: &str| {
+        let index = scenario.nodes.get_index_of(node);
+        index.and_then(ekiden_scenario::address).unwrap_or(Ipv4Addr::UNSPECIFIED)
+    };
+    let port = port(number);
+    let mtu = mtu(scenario, tunnel);
+    let [own, other] = [end, 1 - end].map(|end| &tunnel.ends[end]);
+    let mut text = format!("name = \"{own}\"\n\n[device]\nname = \"{}\"\nmtu = {mtu}\n", device(number));
+    // Nothing is sent to it: a device must have an address.
+    let _ = writeln!(text, "addresses = [\"10.78.{number}.{}/32\"]", end + 1);
+    if end == 1 {
+        let _ = write!(text, "\n[listen]\naddress = \"{}:{port}\"\n{PLAIN_KEY}", address(own));
     }
+    let _ = writeln!(text, "\n[tcp]\ncongestion = \"{}\"", tunnel.tcp.congestion);
+    let limit = match tunnel.queue {
+        Queue::Bytes(bytes) => bytes.0,
+        Queue::Packets(packets) => packets.saturating_mul(mtu.into()),
+    };
+    let discipline = if tunnel.discipline == Discipline::FqCodel { "fq_codel" } else { "drop_tail" };
+    let _ = write!(text, "\n[queue]\ndiscipline = \"{discipline}\"\nlimit = \"{limit}B\"\n");
+    if let Some(pull) = tunnel.pull {
+        let _ = write!(
+            text,
+            "target = \"{}\"\ninterval = \"{}\"\nunsent = \"{}\"\npaced = {}\n",
+            pull.target, pull.interval, pull.unsent, pull.paced
+        );
+    }
+    let shared = if tunnel.separate { 1 } else { tunnel.connections };
+    let _ = write!(text, "\n[peer.{other}]\n{PLAIN_KEY}connections = {shared}\n");
+    if end == 0 {
+        let _ = writeln!(text, "address = \"{}:{port}\"", address(other));
+    }
+    let mut allowed = Vec::new();
+    for node in scenario.nodes.keys() {
+        if scenario.tunnel_from(own, node) == Some((number, end)) {
+            allowed.push(format!("{}/32", address(node)));
+        }
+    }
+    let _ = writeln!(text, "allowed = {allowed:?}");
+    if tunnel.separate {
+        let many = tunnel.connections;
+        let _ = write!(text, "\n[[peer.{other}.class]]\nname = \"tcp\"\nprotocol = \"tcp\"\nconnections = {many}\n");
+    }
+    text
 }
 
 /// The network device of a tunnel, at both ends.

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use ekiden_record::{LoadSettings, Way};
-use ekiden_units::{BitRate, Bytes, Time};
+use ekiden_units::{BitRate, Bytes, Time, is_control_name};
 
 /// How often connections are looked at unless told otherwise, in microseconds.
 pub const SAMPLE_US: u32 = 20_000;
@@ -82,10 +82,7 @@ impl Asked {
         within("the pacing rate", settings.pacing_bit_s, 8_000, 1_000_000_000_000, BitRate)?;
         within("the offered rate", settings.offered_bit_s, 8_000, 1_000_000_000_000, BitRate)?;
         within("the interval of samples", Some(settings.sample_us.into()), 1_000, 10_000_000, time)?;
-        let is_name = |name: &String| {
-            (1..=15).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
-        };
-        if let Some(name) = settings.congestion.as_ref().filter(|name| !is_name(name)) {
+        if let Some(name) = settings.congestion.as_ref().filter(|name| !is_control_name(name)) {
             let shown: String = name.chars().take(32).collect();
             return Err(format!("{shown:?} is not the name of a congestion control, such as reno"));
         }

@@ -1,5 +1,7 @@
 //! How a tunnel's packets wait for their connection.
 
+use std::ops::RangeInclusive;
+
 use ekiden_units::{Bytes, Time};
 use serde::Serialize;
 
@@ -14,6 +16,27 @@ pub struct Pull {
     pub unsent: Bytes,
     /// The connection is paced so that the queue of the path stays short.
     pub paced: bool,
+}
+
+impl Pull {
+    /// The range of the target and the interval.
+    pub const DELAYS: RangeInclusive<Time> = Time(100_000)..=Time::secs(60);
+    /// The range of `unsent`.
+    pub const UNSENT: RangeInclusive<Bytes> = Bytes(1)..=Bytes::mib(1024);
+    /// The least MTU of a tunnel's device: what IPv6 wants (RFC 8200, section 5).
+    pub const MTU_LEAST: u32 = 1280;
+    /// What waits for a connection at most: one packet and more.
+    pub const LIMITS: RangeInclusive<Bytes> = Bytes(Self::MTU_LEAST as u64)..=Bytes::mib(1024);
+    /// How many connections a tunnel may have to one peer.
+    pub const CONNECTIONS: RangeInclusive<u32> = 1..=64;
+
+    /// What is wrong with these times together.
+    pub fn problem(&self) -> Option<String> {
+        let Self { target, interval, .. } = self;
+        (target > interval).then(|| {
+            format!("target = {target} is longer than interval = {interval}: no packet would be dropped in time")
+        })
+    }
 }
 
 impl Default for Pull {

@@ -15,7 +15,7 @@ mod via;
 use std::ops::RangeInclusive;
 
 use ekiden_files::explain;
-use ekiden_units::{BitRate, Bytes, Time};
+use ekiden_units::{BitRate, Bytes, Time, is_control_name};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
@@ -125,11 +125,7 @@ impl Checker<'_> {
     fn tcp(&self, raw: &RawTcp, base: &Tcp) -> Result<Tcp, Error> {
         let congestion = match &raw.congestion {
             Some(name) => {
-                let fits = |name: &str| {
-                    (1..=15).contains(&name.len())
-                        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
-                };
-                if !fits(name.get_ref()) {
+                if !is_control_name(name.get_ref()) {
                     let reason = format!("'{}' is not the name of a congestion control, such as reno", name.get_ref());
                     return Err(self.source.error(&name.span(), reason));
                 }

@@ -26,3 +26,8 @@ pub fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
+
+/// Whether a text can be the name of a congestion control: Linux has 15 bytes for it (`TCP_CA_NAME_MAX`), and nobody uses others than these.
+pub fn is_control_name(name: &str) -> bool {
+    (1..=15).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}

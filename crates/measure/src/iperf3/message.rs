@@ -3,6 +3,7 @@
 //! The client opens a control connection and sends a cookie of [`COOKIE_BYTES`]. From then on the server says by a byte which state the test
 //! is in. Parameters and results are JSON, each behind its length in four bytes. Streams are connections that begin with the same cookie.
 
+use ekiden_units::is_control_name;
 use serde::{Deserialize, Serialize};
 
 use super::Error;
@@ -178,10 +179,7 @@ impl Results {
 
     /// The congestion control, if it can be a name of one.
     pub fn congestion(&self) -> Option<&str> {
-        let is_name = |name: &&str| {
-            (1..16).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        };
-        self.congestion_used.as_deref().filter(is_name)
+        self.congestion_used.as_deref().filter(|name| is_control_name(name))
     }
 }
 

@@ -10,7 +10,7 @@ use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ekiden_bpf::named::{is_name, tunables};
+use ekiden_bpf::named::tunables;
 use ekiden_keys::{Fingerprint, FingerprintError, Identity, load_shared};
 use ekiden_net::lookup;
 use ekiden_net::socket::TcpOptions;
@@ -18,6 +18,7 @@ use ekiden_relay_proto::Target;
 use ekiden_relay_proto::leg::{MAX_CHAIN, is_node_name};
 use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_transport::{Prepared, Security, SharedKey};
+use ekiden_units::is_control_name;
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
@@ -387,7 +388,7 @@ impl Resolver<'_> {
             }
         }
         for (key, name) in [("congestion", &raw.congestion), ("congestion_fallback", &raw.congestion_fallback)] {
-            if let Some(name) = name.as_ref().filter(|name| !is_name(name.get_ref())) {
+            if let Some(name) = name.as_ref().filter(|name| !is_control_name(name.get_ref())) {
                 let message = format!(
                     "tcp.{key}: '{}' cannot be a congestion control: 1 to 15 letters, digits, '-' and '_'",
                     name.get_ref()

@@ -1,8 +1,6 @@
 //! TCP tunnels.
 
-use std::ops::RangeInclusive;
-
-use ekiden_units::{Bytes, Time};
+use ekiden_units::Bytes;
 use indexmap::IndexMap;
 use toml::Spanned;
 
@@ -16,10 +14,6 @@ const DEFAULT_CONNECTIONS: u32 = 1;
 const DEFAULT_QUEUE: Queue = Queue::Bytes(Bytes(10_000_000));
 
 const DEFAULT_DISCIPLINE: Discipline = Discipline::DropTail;
-
-const TIMES: RangeInclusive<Time> = Time(100_000)..=Time(60_000_000_000);
-const UNSENT: RangeInclusive<Bytes> = Bytes(1)..=Bytes(1 << 30);
-const CONNECTIONS: RangeInclusive<u32> = 1..=64;
 
 impl Checker<'_> {
     pub fn tunnels(
@@ -48,9 +42,11 @@ impl Checker<'_> {
             }
             let at_an_end = scenario.links.values().filter(|link| ends.iter().any(|end| link.ends.contains(end)));
             let mtu = at_an_end.map(|link| link.mtu()).max().unwrap_or_default();
-            let connections = self.within("connections", &tunnel.connections, DEFAULT_CONNECTIONS, &CONNECTIONS)?;
+            let connections =
+                self.within("connections", &tunnel.connections, DEFAULT_CONNECTIONS, &Pull::CONNECTIONS)?;
             let separate = tunnel.separate.unwrap_or(DEFAULT_SEPARATE);
             let queue = self.queue(tunnel.queue.as_ref(), DEFAULT_QUEUE, mtu)?;
+            self.tunnel_limit(tunnel.queue.as_ref(), mtu)?;
             let discipline = tunnel.discipline.as_ref().map_or(DEFAULT_DISCIPLINE, |discipline| *discipline.get_ref());
             let pull = self.pull(tunnel, discipline)?;
             let tcp = self.tcp(&tunnel.tcp, &scenario.nodes[&ends[0]].tcp)?;
@@ -58,6 +54,19 @@ impl Checker<'_> {
                 .insert(name.get_ref().clone(), Tunnel { ends, connections, separate, queue, discipline, pull, tcp });
         }
         Ok(tunnels)
+    }
+
+    /// A tunnel that runs holds less than a link may: it is this host's memory.
+    fn tunnel_limit(&self, raw: Option<&Spanned<Queue>>, mtu: u32) -> Result<(), Error> {
+        let Some(raw) = raw else { return Ok(()) };
+        let bytes = match *raw.get_ref() {
+            Queue::Bytes(bytes) => bytes,
+            Queue::Packets(packets) => Bytes(packets.saturating_mul(mtu.max(Pull::MTU_LEAST).into())),
+        };
+        match Pull::LIMITS.contains(&bytes) {
+            true => Ok(()),
+            false => Err(self.outside("queue", &raw.span(), bytes, &Pull::LIMITS)),
+        }
     }
 
     /// What only FQ-CoDel has.
@@ -71,11 +80,15 @@ impl Checker<'_> {
         match (discipline, keys.into_iter().find_map(|(key, span)| Some((key, span?)))) {
             (Discipline::FqCodel, _) => {
                 let default = Pull::default();
-                let target = self.within("target", &raw.target, default.target, &TIMES)?;
-                let interval = self.within("interval", &raw.interval, default.interval, &TIMES)?;
-                let unsent = self.within("unsent", &raw.unsent, default.unsent, &UNSENT)?;
+                let target = self.within("target", &raw.target, default.target, &Pull::DELAYS)?;
+                let interval = self.within("interval", &raw.interval, default.interval, &Pull::DELAYS)?;
+                let unsent = self.within("unsent", &raw.unsent, default.unsent, &Pull::UNSENT)?;
                 let paced = raw.paced.as_ref().map_or(default.paced, |paced| *paced.get_ref());
-                Ok(Some(Pull { target, interval, unsent, paced }))
+                let pull = Pull { target, interval, unsent, paced };
+                match raw.target.as_ref().or(raw.interval.as_ref()).zip(pull.problem()) {
+                    Some((longer, reason)) => Err(self.source.error(&longer.span(), reason)),
+                    None => Ok(Some(pull)),
+                }
             }
             (Discipline::DropTail, None) => Ok(None),
             (Discipline::DropTail, Some((key, span))) => {

@@ -14,16 +14,12 @@ use crate::protocol::Protocol;
 
 /// The least that IPv6 wants (RFC 8200, section 5), and the most that a frame holds.
 pub const MTUS: RangeInclusive<Count> = Count(1280)..=Count(65_535);
-pub const LIMITS: RangeInclusive<Bytes> = Bytes::kib(64)..=Bytes::mib(1024);
 pub const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(4)..=Bytes::mib(1024);
 pub const PACING: RangeInclusive<BitRate> = BitRate(8_000)..=BitRate(16_000_000_000);
-/// Of a queue's `target` and `interval`.
-pub const DELAYS: RangeInclusive<Time> = Time::ms(1)..=Time::secs(60);
-/// As a scenario's.
-pub const UNSENT: RangeInclusive<Bytes> = Bytes(1)..=Bytes::mib(1024);
 pub const KEEPALIVES: RangeInclusive<Time> = Time::secs(1)..=Time::secs(KEEPALIVE_MOST.as_secs());
 /// Those of a peer's classes among them.
-pub const CONNECTIONS: RangeInclusive<Count> = Count(1)..=Count(64);
+pub const CONNECTIONS: RangeInclusive<Count> =
+    Count(*Pull::CONNECTIONS.start() as i64)..=Count(*Pull::CONNECTIONS.end() as i64);
 
 section! {
     Raw: ""
@@ -89,13 +85,13 @@ section! {
     /// A queue for each flow; or one queue, from which packets go while the socket takes them.
     discipline: RawDiscipline = RawDiscipline::values(), default RawDiscipline::FqCodel, shown "fq_codel";
     /// What waits for each connection at most.
-    limit: Bytes = range(&LIMITS), default Bytes(10_000_000);
+    limit: Bytes = range(&Pull::LIMITS), default Bytes(10_000_000);
     /// Of `fq_codel`: the delay that may stay in the queue.
-    target: Time = range(&DELAYS), default Pull::default().target;
+    target: Time = range(&Pull::DELAYS), default Pull::default().target;
     /// Of `fq_codel`: how long the delay must have been longer before packets are dropped. No shorter than `target`.
-    interval: Time = range(&DELAYS), default Pull::default().interval;
+    interval: Time = range(&Pull::DELAYS), default Pull::default().interval;
     /// Of `fq_codel`: packets wait while the connection has this many bytes that it has not sent; on a fast path more, what is sent in 2 ms.
-    unsent: Bytes = range(&UNSENT), default Pull::default().unsent;
+    unsent: Bytes = range(&Pull::UNSENT), default Pull::default().unsent;
     /// Of `fq_codel`: whether the tunnel holds the rate of its connections so that the path's own queue stays short.
     paced: bool = "true or false", default Pull::default().paced;
 }

@@ -3,7 +3,7 @@
 use std::ops::{Deref, Range};
 use std::time::Duration;
 
-use ekiden_bpf::named::{is_name, tunables};
+use ekiden_bpf::named::tunables;
 use ekiden_config::{Quantity, Source};
 use ekiden_keys::{Identity, load_shared};
 use ekiden_net::device::NAME_BYTES_MOST;
@@ -12,14 +12,11 @@ use ekiden_net::socket::TcpOptions;
 use ekiden_queue::{Pull, Queue};
 use ekiden_relay_proto::leg::is_node_name;
 use ekiden_transport::{Prepared, Security, SharedKey};
-use ekiden_units::{Bytes, Time};
+use ekiden_units::{Bytes, Time, is_control_name};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
-use super::raw::{
-    BUFFERS, DELAYS, KEEPALIVES, LIMITS, MTUS, PACING, Raw, RawDevice, RawDiscipline, RawListen, RawQueue, RawTcp,
-    UNSENT,
-};
+use super::raw::{BUFFERS, KEEPALIVES, MTUS, PACING, Raw, RawDevice, RawDiscipline, RawListen, RawQueue, RawTcp};
 use super::{Config, ConfigError, Device, Listen, Peer, QueueSettings};
 use crate::frame::SILENCES;
 
@@ -141,14 +138,12 @@ impl Resolver<'_> {
     }
 
     fn queue(&self, raw: &RawQueue) -> Result<QueueSettings, ConfigError> {
-        self.in_range_if_set("limit", raw.limit.as_ref(), &LIMITS)?;
-        self.in_range_if_set("target", raw.target.as_ref(), &DELAYS)?;
-        self.in_range_if_set("interval", raw.interval.as_ref(), &DELAYS)?;
-        self.in_range_if_set("unsent", raw.unsent.as_ref(), &UNSENT)?;
-        let (target, interval) = (raw.target(), raw.interval());
-        if let Some(longer) = raw.target.as_ref().or(raw.interval.as_ref()).filter(|_| target > interval) {
-            let reason =
-                format!("target = {target} is longer than interval = {interval}: no packet would be dropped in time");
+        self.in_range_if_set("limit", raw.limit.as_ref(), &Pull::LIMITS)?;
+        self.in_range_if_set("target", raw.target.as_ref(), &Pull::DELAYS)?;
+        self.in_range_if_set("interval", raw.interval.as_ref(), &Pull::DELAYS)?;
+        self.in_range_if_set("unsent", raw.unsent.as_ref(), &Pull::UNSENT)?;
+        let pull = Pull { target: raw.target(), interval: raw.interval(), unsent: raw.unsent(), paced: raw.paced() };
+        if let Some((longer, reason)) = raw.target.as_ref().or(raw.interval.as_ref()).zip(pull.problem()) {
             return Err(self.error(Some(longer.span()), reason));
         }
         let limit = Queue::Bytes(raw.limit());
@@ -159,10 +154,7 @@ impl Resolver<'_> {
             raw.paced.as_ref().map(Spanned::span),
         ];
         match (raw.discipline(), spans.into_iter().flatten().next()) {
-            (RawDiscipline::FqCodel, _) => {
-                let (unsent, paced) = (raw.unsent(), raw.paced());
-                Ok(QueueSettings { limit, pull: Some(Pull { target, interval, unsent, paced }) })
-            }
+            (RawDiscipline::FqCodel, _) => Ok(QueueSettings { limit, pull: Some(pull) }),
             (RawDiscipline::DropTail, None) => Ok(QueueSettings { limit, pull: None }),
             (RawDiscipline::DropTail, Some(span)) => {
                 let reason = "'target', 'interval', 'unsent' and 'paced' are of discipline = \"fq_codel\"";
@@ -172,7 +164,7 @@ impl Resolver<'_> {
     }
 
     fn tcp(&self, raw: &RawTcp, keepalive: Time) -> Result<TcpOptions, ConfigError> {
-        if let Some(name) = raw.congestion.as_ref().filter(|name| !is_name(name.get_ref())) {
+        if let Some(name) = raw.congestion.as_ref().filter(|name| !is_control_name(name.get_ref())) {
             let reason = format!(
                 "tcp.congestion: '{}' cannot be a congestion control: 1 to 15 letters, digits, '-' and '_'",
                 name.get_ref()

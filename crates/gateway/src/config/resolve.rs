@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
-use ekiden_bpf::gateway::{self, GatewayError, Settings};
 use ekiden_files::{explain, in_range, line_of};
 use ekiden_net::device::NAME_BYTES_MOST;
 use ekiden_relay_proto::leg::is_node_name;
@@ -15,6 +14,7 @@ use serde_spanned::Spanned;
 
 use super::raw::{self, Raw, RawGroup, RawObserved, RawPolicy, RawPorts};
 use super::{Config, ConfigError, Group};
+use crate::kernel::{self, GatewayError, Settings};
 
 /// The kernel's tables are made whole at the start.
 const STREAMS: RangeInclusive<i64> = 1..=10_000_000;
@@ -96,7 +96,7 @@ impl Source<'_> {
         };
         let ipv4_streams = streams("ipv4_streams", &raw.ipv4_streams, default.streams4)?;
         let ipv6_streams = streams("ipv6_streams", &raw.ipv6_streams, default.streams6)?;
-        let idle = gateway::Idle::default().open.into();
+        let idle = kernel::Idle::default().open.into();
         let idle = raw.idle.as_ref().map_or(Ok(idle), |idle| self.in_range("idle", idle, &IDLE))?;
         let restart_within = raw.restart_within.as_ref();
         let restart_within =
@@ -114,9 +114,9 @@ impl Source<'_> {
         Ok(config)
     }
 
-    fn group(&self, raw: &Spanned<RawGroup>) -> Result<gateway::Group, ConfigError> {
+    fn group(&self, raw: &Spanned<RawGroup>) -> Result<kernel::Group, ConfigError> {
         let group = raw.get_ref();
-        let default = gateway::Group::default();
+        let default = kernel::Group::default();
         let sources = self.networks("sources", &group.sources)?;
         let destinations = match &group.destinations {
             Some(networks) => self.networks("destinations", networks)?,
@@ -126,7 +126,7 @@ impl Source<'_> {
             raw.as_ref().map_or(Ok(default), |ports| self.ports(key, ports))
         };
         let scale = |raw: &Spanned<i64>| Ok(self.in_range("assumed_scale", raw, &SCALES)? as u8);
-        Ok(gateway::Group {
+        Ok(kernel::Group {
             sources,
             destinations,
             source_ports: ports("source_ports", &group.source_ports, default.source_ports)?,

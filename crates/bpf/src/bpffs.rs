@@ -14,19 +14,19 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::unistd::geteuid;
 
 /// The usual mount point.
-pub(crate) const PLACE: &str = "/sys/fs/bpf";
+pub const PLACE: &str = "/sys/fs/bpf";
 /// The source name of ekiden's own mount in /proc/mounts.
 const SOURCE: &str = "ekiden";
 /// Files that the kernel itself puts into every bpffs.
 const KERNELS_OWN: [&str; 2] = ["maps.debug", "progs.debug"];
 
 /// Where ekiden's pins are.
-pub(crate) fn directory() -> PathBuf {
+pub fn directory() -> PathBuf {
     Path::new(PLACE).join("ekiden")
 }
 
 /// Makes the folder of ekiden's pins, and mounts the file system if it is not mounted.
-pub(crate) fn prepare() -> io::Result<()> {
+pub fn prepare() -> io::Result<()> {
     if !is_mounted() {
         mount()?;
     }
@@ -40,7 +40,7 @@ pub(crate) fn prepare() -> io::Result<()> {
 ///
 /// # Errors
 /// If it is another user's, or this one may not look.
-pub(crate) fn is_prepared() -> io::Result<bool> {
+pub fn is_prepared() -> io::Result<bool> {
     match fs::symlink_metadata(directory()) {
         Ok(found) if found.is_dir() && [0, geteuid().as_raw()].contains(&found.uid()) => Ok(true),
         Ok(found) => {
@@ -58,7 +58,7 @@ fn mount() -> io::Result<()> {
 }
 
 /// Removes the folder if it is empty, and unmounts an empty file system that [`mount`] mounted.
-pub(crate) fn tidy() {
+pub fn tidy() {
     // Neither succeeds while other files are there.
     if fs::remove_dir(directory()).is_ok() && is_our_mount() && has_no_pins() {
         let _ = umount(PLACE);
@@ -66,7 +66,7 @@ pub(crate) fn tidy() {
 }
 
 /// Pins a program, a map or a link.
-pub(crate) fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+pub fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let name = name(path)?;
     // SAFETY: a descriptor that lives, and a string that ends.
     match unsafe { libbpf_sys::bpf_obj_pin(fd.as_raw_fd(), name.as_ptr()) } {
@@ -76,7 +76,7 @@ pub(crate) fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
 }
 
 /// What is pinned there.
-pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
+pub fn open(path: &Path) -> io::Result<OwnedFd> {
     let name = name(path)?;
     // SAFETY: a string that ends.
     let fd = unsafe { libbpf_sys::bpf_obj_get(name.as_ptr()) };

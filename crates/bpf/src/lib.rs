@@ -1,21 +1,22 @@
-//! eBPF programs and their loaders: congestion control for the running kernel, and the gateway that keeps parallel streams in balance
-//! ([`gateway`]).
+//! eBPF in the running kernel: programs of congestion control and their loader, and what a loader of other programs needs too.
 //!
 //! The kernel knows a congestion control by its name, for all network namespaces at once. [`register`] registers those that
 //! the kernel does not have yet, and shares the registrations of other ekiden processes. A registration lasts as long as any
 //! process has it or it is pinned, and ends with the last, even if processes are killed. Connections that use the
 //! congestion control then keep it. Programs that stay take those that their configuration names, [`named`].
 
-mod bpffs;
+pub mod batch;
+pub mod bpffs;
 mod error;
-pub mod gateway;
 mod links;
-mod lock;
-mod messages;
+pub mod lock;
+pub mod messages;
 pub mod named;
 mod object;
 mod pins;
 mod registration;
+pub mod run;
+pub mod tc;
 mod trace;
 
 pub use error::{Error, ErrorKind};

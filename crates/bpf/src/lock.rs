@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// A lock, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub struct Lock {
     _file: Flock<File>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn trace() -> io::Result<Option<Lock>> {
 }
 
 /// The lock for changing pins; waits for it, but not for ever: any user can have it.
-pub(crate) fn pins() -> io::Result<Lock> {
+pub fn pins() -> io::Result<Lock> {
     let began = Instant::now();
     let mut file = File::open(PINS)?;
     loop {

@@ -6,13 +6,13 @@ use libbpf_rs::PrintLevel;
 
 /// libbpf reads an ELF file in place, so it must be aligned to 8 bytes.
 #[repr(C, align(8))]
-pub(crate) struct Aligned<T: ?Sized>(pub T);
+pub struct Aligned<T: ?Sized>(pub T);
 
 /// The latest messages of libbpf, which explain refusals better than its error numbers.
 static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Forgets what was said, and keeps what is said from now on instead of printing it.
-pub(crate) fn listen() {
+pub fn listen() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, line| {
         MESSAGES.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     })));
@@ -20,12 +20,12 @@ pub(crate) fn listen() {
 }
 
 /// What was said since.
-pub(crate) fn take() -> Vec<String> {
+pub fn take() -> Vec<String> {
     std::mem::take(&mut *MESSAGES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// The last line of it in parentheses, behind a space.
-pub(crate) fn last(messages: &[String]) -> String {
+pub fn last(messages: &[String]) -> String {
     let last = messages.iter().rev().flat_map(|line| line.lines().rev()).find(|line| !line.trim().is_empty());
     last.map(|line| format!(" ({})", line.trim())).unwrap_or_default()
 }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use ekiden_bpf::gateway::{self, Idle, Settings};
 pub use ekiden_config::ConfigError;
 use ekiden_config::load;
 use ekiden_units::Time;
+
+use crate::kernel::{self, Idle, Settings};
 
 mod raw;
 mod resolve;
@@ -36,7 +37,7 @@ pub struct Group {
     /// Its name.
     pub name: String,
     /// Which streams are in it, and what becomes of them.
-    pub settings: gateway::Group,
+    pub settings: kernel::Group,
 }
 
 impl Config {

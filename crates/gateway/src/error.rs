@@ -3,11 +3,11 @@
 use std::io;
 use std::path::Path;
 
-use ekiden_bpf::gateway::GatewayError;
 use ekiden_files::{FileKind, line_of};
 use ekiden_net::privileges::Capability;
 use ekiden_service::status_socket::{self, Holder};
 
+use crate::kernel::GatewayError;
 use crate::status::socket_name;
 
 /// Why a gateway did not start, or did not go on.

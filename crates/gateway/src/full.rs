@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ekiden_bpf::gateway::Found;
 use tokio::time::Instant;
 
 use crate::config::Config;
+use crate::kernel::Found;
 
 /// There is a line of the log in so long, at most.
 const LOGGED: Duration = Duration::from_secs(10);
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     fn config() -> Config {
-        let group = crate::Group { name: "a".into(), settings: ekiden_bpf::gateway::Group::default() };
+        let group = crate::Group { name: "a".into(), settings: crate::kernel::Group::default() };
         let time = ekiden_units::Time::secs(60);
         Config {
             device: "wan0".into(),

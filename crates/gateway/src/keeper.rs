@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use ekiden_bpf::gateway::{Events, Found, Gateway, GatewayError, HookKind, KEPT};
 use ekiden_net::privileges::{Capability, has, keep_only};
 use ekiden_net::{device, patience};
 use ekiden_service::{Asked, Signals, announce, reload, status_socket};
@@ -20,6 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use crate::config::Config;
 use crate::error::{StartError, taken};
 use crate::full::Full;
+use crate::kernel::{Events, Found, Gateway, GatewayError, HookKind, KEPT};
 use crate::listing::{LISTED_MOST, Listing};
 use crate::pins;
 use crate::programs;

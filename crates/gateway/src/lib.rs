@@ -1,12 +1,13 @@
 //! A gateway: groups of parallel TCP streams that pass through this host are kept in balance, in the kernel.
 //!
-//! The programs are `ekiden-bpf`'s, and what they decide is `ekiden-window-balance`'s. This crate reads a configuration, puts the
+//! What the programs in the [`kernel`] decide is `ekiden-window-balance`'s. This crate reads a configuration, puts the
 //! programs on a device, gives the keeper's word while it lives, and tells what they do.
 
 mod config;
 mod error;
 mod full;
 mod keeper;
+pub mod kernel;
 mod listing;
 mod pins;
 mod programs;

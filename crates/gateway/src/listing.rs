@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ekiden_bpf::gateway::Stream;
 use ekiden_window_balance::Policy;
 
 use crate::config::{Config, Group};
+use crate::kernel::Stream;
 use crate::status::{GroupStatus, Status, StreamStatus};
 use crate::throttlings::Throttled;
 

@@ -5,8 +5,9 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use ekiden_bpf::gateway::Gateway;
 use ekiden_net::device;
+
+use crate::kernel::Gateway;
 
 /// Where the kernel's file system of eBPF objects is.
 const PINS: &str = "/sys/fs/bpf";

@@ -2,12 +2,12 @@
 
 use std::io;
 
-use ekiden_bpf::gateway::{Gateway, GatewayError, HookKind};
 use ekiden_service::status_socket;
 use ekiden_units::Time;
 
 use crate::config::Config;
 use crate::error::{RemoveError, StartError, taken};
+use crate::kernel::{Gateway, GatewayError, HookKind};
 use crate::pins::{self, pin_name};
 use crate::status::socket_name;
 

@@ -7,10 +7,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use ekiden_bpf::gateway::{GatewayError, Word};
 use tokio::sync::oneshot;
 
-/// How often. The word holds for [`KEPT`](ekiden_bpf::gateway::KEPT) at least.
+use crate::kernel::{GatewayError, Word};
+
+/// How often. The word holds for [`KEPT`](crate::kernel::KEPT) at least.
 const RENEWING: Duration = Duration::from_millis(200);
 
 /// The main thread is stuck when its pulse has been missing for so long. A status of many streams takes a second.

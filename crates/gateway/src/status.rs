@@ -76,8 +76,8 @@ pub struct Counters {
     pub events_lost: u64,
 }
 
-impl From<ekiden_bpf::gateway::Counters> for Counters {
-    fn from(counters: ekiden_bpf::gateway::Counters) -> Self {
+impl From<crate::kernel::Counters> for Counters {
+    fn from(counters: crate::kernel::Counters) -> Self {
         Self {
             packets: counters.seen,
             tracked: counters.tracked,

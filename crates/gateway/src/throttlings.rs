@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ekiden_bpf::gateway::{Event, EventKind};
 use ekiden_window_balance::{BalanceSettings, GroupState, Policy};
 use tokio::time::Instant;
 
 use crate::config::Group;
+use crate::kernel::{Event, EventKind};
 use crate::status::EventStatus;
 
 /// How many the status tells.

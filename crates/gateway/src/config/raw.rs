@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use ekiden_bpf::gateway::{Idle, Settings};
+use crate::kernel::{Idle, Settings};
 use ekiden_config::{Count, Ports, Section, range, section, words};
 use ekiden_units::{Fraction, Time};
 use ekiden_window_balance::BalanceSettings;

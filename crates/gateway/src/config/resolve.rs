@@ -2,7 +2,6 @@
 
 use std::ops::{Deref, RangeInclusive};
 
-use ekiden_bpf::gateway::{self, GatewayError};
 use ekiden_config::{Count, Ports, Quantity, Source};
 use ekiden_files::line_of;
 use ekiden_net::device::NAME_BYTES_MOST;
@@ -17,6 +16,7 @@ use super::raw::{
     STREAMS,
 };
 use super::{Config, ConfigError, Group};
+use crate::kernel::{self, GatewayError};
 
 const SEVERAL_PORTS: &str = "several ports apart need a group each";
 
@@ -102,9 +102,9 @@ impl Resolver<'_> {
         Ok(config)
     }
 
-    fn group(&self, raw: &Spanned<RawGroup>) -> Result<gateway::Group, ConfigError> {
+    fn group(&self, raw: &Spanned<RawGroup>) -> Result<kernel::Group, ConfigError> {
         let group = raw.get_ref();
-        let default = gateway::Group::default();
+        let default = kernel::Group::default();
         let sources = self.networks("sources", &group.sources)?;
         let destinations = match &group.destinations {
             Some(networks) => self.networks("destinations", networks)?,
@@ -114,7 +114,7 @@ impl Resolver<'_> {
             raw.as_ref().map_or(Ok(default), |ports| self.ports(key, ports))
         };
         let scale = |raw: &Spanned<Count>| Ok(self.in_range("assumed_scale", raw, &SCALES)?.value() as u8);
-        Ok(gateway::Group {
+        Ok(kernel::Group {
             sources,
             destinations,
             source_ports: ports("source_ports", &group.source_ports, default.source_ports)?,

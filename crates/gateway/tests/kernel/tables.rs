@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ekiden_bpf::gateway::{EventKind, Found, Gateway, GatewayError, Group, Idle, KEPT, Settings};
+use ekiden_gateway::kernel::{EventKind, Found, Gateway, GatewayError, Group, Idle, KEPT, Settings};
 use ekiden_window_balance::{Direction, flags};
 use libtest_mimic::Failed;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ekiden_bpf::gateway::{Gateway, Group, Settings};
+use ekiden_gateway::kernel::{Gateway, Group, Settings};
 use ekiden_window_balance::frame::{NotRead, Passing, parse};
 use ekiden_window_balance::{BalanceSettings, Direction, Policy, StreamGroup, flags};
 

@@ -3,13 +3,13 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use ekiden_bpf::messages::{self, Aligned};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 
 use super::error::{GatewayError, failed, is_of_open_files, libbpf};
 use super::layout::{self, Keeper};
 use super::order;
 use super::settings::Settings;
-use crate::messages::{self, Aligned};
 
 static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/gateway.bpf.o")));
 

@@ -5,7 +5,8 @@ use std::error::Error;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use ekiden_bpf::gateway::{Gateway, Group, Settings, test_run};
+use ekiden_bpf::run::test_run;
+use ekiden_gateway::kernel::{Gateway, Group, Settings};
 use ekiden_window_balance::{BalanceSettings, Direction, Policy, flags};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 

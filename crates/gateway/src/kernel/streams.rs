@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use ekiden_bpf::batch;
 use ekiden_window_balance::{GroupState, StreamState};
 use libbpf_rs::{MapCore, MapFlags};
 use nix::time::{ClockId, clock_gettime};
 
-use super::batch;
 use super::error::{GatewayError, failed, libbpf};
 use super::layout::{self, StreamValue};
 use super::object::Maps;

@@ -5,8 +5,6 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use super::error::{GatewayError, failed};
-
 /// Bytes of the kernel's `struct __sk_buff`, and where `gso_size` stands in it.
 const CONTEXT: usize = 192;
 const SEGMENT_AT: usize = 176;
@@ -29,11 +27,11 @@ pub struct Run {
 ///
 /// # Errors
 /// If the kernel does not take the frame.
-pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], segment: u32, repeat: u32) -> Result<Run, GatewayError> {
+pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], segment: u32, repeat: u32) -> io::Result<Run> {
     let mut context = [0_u8; CONTEXT];
     context[SEGMENT_AT..SEGMENT_AT + 4].copy_from_slice(&segment.to_ne_bytes());
     let mut out = vec![0; frame.len() + ROOM];
-    let too_long = || failed("run the program")(io::Error::from_raw_os_error(nix::libc::EMSGSIZE));
+    let too_long = || io::Error::from_raw_os_error(nix::libc::EMSGSIZE);
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
         data_in: frame.as_ptr().cast(),
@@ -48,7 +46,7 @@ pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], segment: u32, repeat: u32
     // SAFETY: a descriptor that lives, and buffers of the sizes that are named.
     let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
     if result < 0 {
-        return Err(failed("run the program")(io::Error::from_raw_os_error(-result)));
+        return Err(io::Error::from_raw_os_error(-result));
     }
     out.truncate(options.data_size_out as usize);
     Ok(Run { frame: out, returned: options.retval as i32, time: Duration::from_nanos(options.duration.into()) })

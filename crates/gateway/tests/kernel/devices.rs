@@ -10,7 +10,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use ekiden_bpf::gateway::{Gateway, GatewayError, HookKind, Settings};
+use ekiden_gateway::kernel::{Gateway, GatewayError, HookKind, Settings};
 use ekiden_net::device::disable_transmit_offload;
 use ekiden_window_balance::{BalanceSettings, Direction, flags};
 use libbpf_rs::query::ProgInfoIter;

@@ -5,13 +5,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use ekiden_bpf::{bpffs, lock};
 use libbpf_rs::{MapCore, MapHandle};
 
 use super::error::{GatewayError, failed, libbpf};
 use super::hook::Hook;
 use super::layout::{GROUP_VALUE, STREAM_VALUE};
 use super::object::{MAPS, Maps, PROGRAM_NAMES, Programs};
-use crate::{bpffs, lock};
 
 /// What the folders are called, before the name.
 const FOLDER: &str = "gateway-";

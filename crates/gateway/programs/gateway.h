@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
-/* What the gateway's programs share with the process that keeps them: src/gateway/layout.rs. */
+/* What the gateway's programs share with the process that keeps them: src/kernel/layout.rs. */
 #ifndef EKIDEN_GATEWAY_H
 #define EKIDEN_GATEWAY_H
 

@@ -70,7 +70,7 @@ pub enum GatewayError {
     /// The pins are another user's.
     #[error(
         "cannot {what}: this user may not, and the pins in {place} are needed for `restart_within` and `remove`: run it as root",
-        place = crate::bpffs::PLACE
+        place = ekiden_bpf::bpffs::PLACE
     )]
     MayNotPin {
         /// What was tried.

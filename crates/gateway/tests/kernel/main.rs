@@ -6,12 +6,13 @@ mod alone;
 mod both;
 mod devices;
 mod frames;
+#[path = "../../../bpf/tests/pulled/mod.rs"]
 mod pulled;
 mod shapes;
 mod tables;
 mod transfers;
 
-use ekiden_bpf::gateway::{Gateway, Settings};
+use ekiden_gateway::kernel::{Gateway, Settings};
 use libtest_mimic::{Arguments, Failed, Trial};
 use nix::unistd::geteuid;
 

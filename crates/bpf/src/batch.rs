@@ -11,7 +11,7 @@ const BATCH: u32 = 4096;
 
 /// A pass through a map. Elements that come or go meanwhile may be among them or not.
 #[derive(Debug)]
-pub(super) struct Batches<'a> {
+pub struct Batches<'a> {
     map: &'a MapHandle,
     keys: Vec<u8>,
     values: Vec<u8>,
@@ -22,6 +22,7 @@ pub(super) struct Batches<'a> {
 }
 
 impl<'a> Batches<'a> {
+    /// One that begins.
     pub fn new(map: &'a MapHandle) -> Self {
         let (key_size, value_size) = (map.key_size() as usize, map.value_size() as usize);
         Self {
@@ -74,7 +75,7 @@ impl<'a> Batches<'a> {
 }
 
 /// Calls `each` with every key and value.
-pub(super) fn for_each(map: &MapHandle, mut each: impl FnMut(&[u8], &[u8])) -> io::Result<()> {
+pub fn for_each(map: &MapHandle, mut each: impl FnMut(&[u8], &[u8])) -> io::Result<()> {
     let mut batches = Batches::new(map);
     while batches.next(&mut each)? {}
     Ok(())

@@ -3,13 +3,13 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use ekiden_bpf::batch::Batches;
+use ekiden_bpf::run;
 use libbpf_rs::{MapCore, MapFlags};
 
-use super::batch::Batches;
 use super::error::{GatewayError, failed, libbpf};
 use super::layout::{self, StreamValue, SweepValue};
 use super::object::{Maps, Programs};
-use super::run;
 use super::streams::{Idle, TICK, age, now};
 
 /// As many as a `struct gateway_sweep` has.
@@ -89,7 +89,7 @@ impl<'a> Sweep<'a> {
         let update = self.maps.sweeping.update(&0_u32.to_ne_bytes(), &value, MapFlags::ANY);
         update.map_err(libbpf("sweep the streams"))?;
         // It does not look at the packet.
-        let run = run::test_run(self.programs.sweep.as_fd(), &[0; 64], 0, 1)?;
+        let run = run::test_run(self.programs.sweep.as_fd(), &[0; 64], 0, 1).map_err(failed("run the program"))?;
         Ok(run.returned.max(0) as u64)
     }
 }

@@ -2,7 +2,7 @@
 //! ACKs. What it decides is `ekiden-window-balance`'s.
 //!
 //! ```no_run
-//! # use ekiden_bpf::gateway::{Gateway, Idle, Settings};
+//! # use ekiden_gateway::kernel::{Gateway, Idle, Settings};
 //! # use std::time::Duration;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut gateway = Gateway::load(&Settings::default())?;
@@ -18,7 +18,6 @@
 //! # }
 //! ```
 
-mod batch;
 mod error;
 mod events;
 mod filters;
@@ -28,7 +27,6 @@ mod layout;
 mod object;
 mod order;
 mod pins;
-mod run;
 mod settings;
 mod streams;
 mod sweep;
@@ -37,6 +35,7 @@ mod word;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use ekiden_bpf::run::{Run, test_run};
 use ekiden_window_balance::{Direction, GroupState};
 use libbpf_rs::{MapCore, MapFlags};
 
@@ -45,7 +44,6 @@ pub use events::{Event, EventKind, Events};
 pub use group::Group;
 pub use hook::HookKind;
 pub use layout::Counters;
-pub use run::{Run, test_run};
 pub use settings::{GROUPS_MOST, Settings};
 pub use streams::{Idle, Stream};
 pub use sweep::{Found, Sweep};
@@ -317,6 +315,6 @@ impl Gateway {
     /// # Errors
     /// If the kernel does not take the frame.
     pub fn run(&self, direction: Direction, frame: &[u8], segment: u32, repeat: u32) -> Result<Run, GatewayError> {
-        test_run(self.program(direction), frame, segment, repeat)
+        test_run(self.program(direction), frame, segment, repeat).map_err(failed("run the program"))
     }
 }

@@ -149,6 +149,13 @@ EK_FN int ek_far_is_early(const struct ek_far *state, ek_u32 now_us)
 	return !span_us || (state->base_us != EK_FAR_NONE && span_us < state->base_us / 8 * 7);
 }
 
+/* Whether a loss ends the round: of few segments the next round would lose as many again. */
+EK_FN int ek_far_is_urgent(const struct ek_far *state, const struct ek_sample *sample)
+{
+	return sample->lost_now && !state->hold && !(state->flags & EK_FAR_STARTUP) && sample->delivered != state->round_delivered &&
+	       state->base_us != EK_FAR_NONE && ek_far_has_few(state);
+}
+
 /* The first segments of a connection whose path is known are acknowledged. */
 EK_FN void ek_far_explore(const struct ek_far_tunables *tunables, struct ek_far *state, const struct ek_sample *sample)
 {
@@ -182,7 +189,8 @@ EK_FN ek_u32 ek_far_sample(const struct ek_far_tunables *tunables, struct ek_far
 			state->flags |= EK_FAR_LIMITED;
 		if (state->flags & EK_FAR_ANEW)
 			ek_far_begin(state, sample);
-		else if ((int)(sample->delivered_before - state->round_delivered) >= 0 && !ek_far_is_early(state, now_us)) {
+		else if (((int)(sample->delivered_before - state->round_delivered) >= 0 && !ek_far_is_early(state, now_us)) ||
+			 ek_far_is_urgent(state, sample)) {
 			if (sample->delivered != state->round_delivered && state->base_us != EK_FAR_NONE)
 				ek_far_round(tunables, state, now_us - state->round_at_us,
 					     sample->delivered - state->round_delivered, sample->lost - state->round_lost);

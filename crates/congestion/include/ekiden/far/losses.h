@@ -17,10 +17,12 @@ EK_FN int ek_far_exceeds(const struct ek_far *state, ek_u32 lost, ek_u32 sent)
 	/* In 256ths. */
 	ek_u64 expected = ((ek_u64)sent * state->chance) >> (EK_FAR_LOSS_SHIFT - 8);
 	ek_u64 seen = (ek_u64)ek_min(lost, 1u << 20) << 8, above;
+	/* One more may be chance that is not known yet; of few segments it is too much. */
+	ek_u32 spared = ek_far_has_few(state) ? 0 : 256;
 
-	if (seen <= expected + 256)
+	if (seen <= expected + spared)
 		return 0;
-	above = seen - expected - 256;
+	above = seen - expected - spared;
 	return above * above > 25 * expected * 256;
 }
 
@@ -53,7 +55,8 @@ EK_FN void ek_far_learn(struct ek_far *state, const struct ek_far_seen *seen)
 		return;
 	if (part <= state->chance) {
 		state->chance -= (state->chance - part) >> shift;
-	} else if (seen->most_us <= ek_max(state->depth_us / 2, ek_min(state->base_us / 64, EK_FAR_HOST_US)) || seen->swing_us > seen->target_us) {
+	} else if (seen->most_us <= ek_max(state->depth_us / 2, ek_min(state->base_us / 64, EK_FAR_HOST_US)) ||
+		   (seen->swing_us > seen->target_us && !ek_far_has_few(state))) {
 		/* As much is lost without a queue as with one: it had not overflowed. */
 		if (state->learnt < 3 && ek_far_is_beyond(state, part))
 			state->depth_us = EK_FAR_NONE;
@@ -75,6 +78,7 @@ EK_FN int ek_far_policed(const struct ek_far *state, const struct ek_far_seen *s
 EK_FN int ek_far_overflows(struct ek_far *state, const struct ek_far_seen *seen)
 {
 	int exceeds = ek_far_exceeds(state, seen->lost, seen->sent);
+	ek_u32 top_us, most_us;
 
 	state->top_us = ek_max(state->top_us - state->top_us / 100, seen->most_us);
 	if (state->flags & EK_FAR_STARTUP || state->hold || !exceeds || !ek_far_is_beyond(state, seen->part))
@@ -83,7 +87,14 @@ EK_FN int ek_far_overflows(struct ek_far *state, const struct ek_far_seen *seen)
 		state->beyond += 1;
 	if (state->beyond >= 2 || ek_far_policed(state, seen))
 		return 1;
-	return exceeds && seen->most_us > ek_max(state->top_us / 10 * 7, ek_max(2000, state->base_us / 32));
+	top_us = state->top_us;
+	most_us = seen->most_us;
+	if (ek_far_has_few(state)) {
+		/* Of few round trips one that was long for another reason counts for long, and the others swing. */
+		top_us = ek_min(top_us, state->depth_us);
+		most_us += seen->swing_us;
+	}
+	return exceeds && most_us > ek_max(top_us / 10 * 7, ek_max(2000, state->base_us / 32));
 }
 
 #endif

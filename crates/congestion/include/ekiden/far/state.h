@@ -10,6 +10,8 @@
 /* The least and the largest window, in segments. */
 #define EK_FAR_LEAST 4u
 #define EK_FAR_MOST (1u << 20)
+/* Fewer segments in a round trip are few: there Reno carries what there is in spite of chance. */
+#define EK_FAR_FEW 32u
 /* Rates are kept in segments per 2^26 us, losses in 2^-20 of what was sent. */
 #define EK_FAR_RATE_SHIFT 26
 #define EK_FAR_LOSS_SHIFT 20
@@ -135,6 +137,12 @@ EK_FN ek_u32 ek_far_carried(const struct ek_far *state, ek_u32 delivered)
 	return ek_far_bounded(at_rate > now ? at_rate : now);
 }
 
+/* Whether few segments are all that the path carries in a round trip, as far as was seen, and all that the window has. */
+EK_FN int ek_far_has_few(const struct ek_far *state)
+{
+	return state->own < EK_FAR_FEW * EK_FAR_UNIT && ek_far_carried(state, 0) < EK_FAR_FEW * EK_FAR_UNIT;
+}
+
 /* The bound of the window: twice what the path has carried in a round trip, in startup four times as much, and a margin. */
 EK_FN ek_u32 ek_far_proven(const struct ek_far *state, ek_u32 delivered)
 {
@@ -147,7 +155,11 @@ EK_FN ek_u32 ek_far_proven(const struct ek_far *state, ek_u32 delivered)
 EK_FN ek_u32 ek_far_target(const struct ek_far_tunables *tunables, const struct ek_far *state)
 {
 	ek_u32 target = ek_max(ek_far_part(state->base_us, tunables->queue), tunables->queue_least_us);
+	/* One segment more makes the queue longer by so much: of few, it may be what overflows it. */
+	ek_u32 segment_us = state->base_us / ek_max(state->own / EK_FAR_UNIT, 1);
 
+	if (state->depth_us != EK_FAR_NONE && !(state->flags & EK_FAR_STARTUP) && ek_far_has_few(state))
+		target = ek_min(target, ek_max(state->depth_us - ek_min(segment_us, state->depth_us), segment_us / 2));
 	return ek_min(target, state->depth_us / 10 * 7);
 }
 

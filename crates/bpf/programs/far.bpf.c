@@ -124,6 +124,7 @@ SEC("struct_ops") void far_acked(u64 *context)
 		.mss = tp->mss_cache,
 		.is_valid = rate->delivered >= 0 && rate->interval_us > 0,
 		.is_app_limited = rate->is_app_limited,
+		.is_marked = HAS_FIELD(rate->delivered_ce) && rate->delivered_ce > 0,
 	};
 
 	/* The handshake is acknowledged before the algorithm starts. */

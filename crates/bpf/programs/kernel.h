@@ -80,6 +80,7 @@ struct ack_sample {
 struct rate_sample {
 	u32 prior_delivered;
 	s32 delivered;
+	s32 delivered_ce; /* Linux 5.18 */
 	long interval_us;
 	long rtt_us;
 	int losses;
@@ -104,6 +105,8 @@ struct tcp_congestion_ops {
 
 #pragma clang attribute pop
 
+/* Whether the running kernel has this field (BPF_FIELD_EXISTS). */
+#define HAS_FIELD(field) __builtin_preserve_field_info(field, 2)
 #define AF_INET6 10
 /* enum sk_pacing. */
 #define SK_PACING_NONE 0

@@ -34,7 +34,7 @@ struct Sample {
     mss: u32,
     is_valid: u32,
     is_app_limited: u32,
-    unused: u32,
+    is_marked: u32,
 }
 
 impl From<&RateSample> for Sample {
@@ -53,7 +53,7 @@ impl From<&RateSample> for Sample {
             mss: sample.mss,
             is_valid: sample.before.is_some().into(),
             is_app_limited: sample.before.is_some_and(|before| before.is_app_limited).into(),
-            unused: 0,
+            is_marked: sample.is_marked.into(),
         }
     }
 }

@@ -41,6 +41,8 @@ pub struct RateSample {
     pub mss: u32,
     /// Whether losses are being repaired.
     pub repair: Repair,
+    /// Whether it echoes that packets were marked on the way (ECN, RFC 3168).
+    pub is_marked: bool,
 }
 
 /// Where the interval of a [`RateSample`] begins.

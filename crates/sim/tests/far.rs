@@ -10,8 +10,9 @@ fn run(controls: &[&str], line: &str, seconds: u32, apart: u32) -> (Record, Kept
 }
 
 fn run_seeded(controls: &[&str], line: &str, seconds: u32, apart: u32, seed: u32) -> (Record, Kept) {
+    let ecn = line.contains("codel");
     let mut text = format!(
-        "name = \"t\"\nseed = {seed}\n[tcp]\nsend_buffer = \"64MiB\"\nreceive_buffer = \"64MiB\"\n[node.near]\nkind = \"router\"\n\
+        "name = \"t\"\nseed = {seed}\n[tcp]\necn = {ecn}\nsend_buffer = \"64MiB\"\nreceive_buffer = \"64MiB\"\n[node.near]\nkind = \"router\"\n\
          [node.far]\nkind = \"router\"\n[link.line]\nends = [\"near\", \"far\"]\n{line}\n"
     );
     for (at, control) in controls.iter().enumerate() {
@@ -94,6 +95,35 @@ fn four_of_it_do_not_take_the_overflows_of_a_queue_of_a_millisecond_for_chance()
 }
 
 /// Eight of it in a tenth of a bandwidth-delay product.
+/// Where few segments are all that a path carries, losses with a queue count as in Reno.
+#[test]
+fn few_segments_are_not_sent_again_and_again() {
+    for (rate, delay, queue, senders, most) in [
+        ("1Mbit/s", "20ms", "5KB", 1, 0.10),
+        ("3Mbit/s", "15ms", "11250B", 4, 0.25),
+        ("10Mbit/s", "20ms", "50KB", 8, 0.06),
+    ] {
+        let line = format!("rate = \"{rate}\"\ndelay = \"{delay}\"\nqueue = \"{queue}\"");
+        let (record, _) = run(&vec!["ekiden_far"; senders], &line, 60, 1);
+        let sent: u64 = record.flows.iter().map(|flow| flow.retransmits).sum();
+        let got: u64 = record.flows.iter().map(|flow| flow.received_bytes).sum();
+        let again = sent as f64 * 1448.0 / got as f64;
+        assert!(again < most, "{again} of {senders} at {rate}");
+    }
+}
+
+/// A queue that marks instead of dropping tells as much.
+#[test]
+fn a_mark_on_the_way_is_an_overflow() {
+    let line = "rate = \"100Mbit/s\"\ndelay = \"45ms\"\nqueue = \"2250KB\"\ndiscipline = \"codel\"";
+    let (record, _) = run(&["ekiden_far", "cubic"], line, 60, 3);
+    let got = mbit(&record);
+    assert!(got[1] > 8.0, "{got:?}");
+    let (record, _) = run(&["ekiden_far"], line, 30, 0);
+    let alone = mbit(&record);
+    assert!(alone[0] > 85.0, "{alone:?}");
+}
+
 #[test]
 fn eight_of_it_share_a_shallow_queue() {
     let line = "rate = \"100Mbit/s\"\ndelay = \"40ms\"\nqueue = \"100KB\"";

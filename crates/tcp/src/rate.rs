@@ -99,6 +99,7 @@ impl RateEstimator {
             srtt_us: flow.srtt_us,
             mss: flow.mss,
             repair: flow.repair,
+            is_marked: false,
         }
     }
 }

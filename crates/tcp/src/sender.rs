@@ -223,7 +223,7 @@ impl Sender {
             self.timer.forget_timed();
         }
         if self.window.sets_rate() {
-            self.sample(now, &summary, was_in_flight);
+            self.sample(now, &summary, was_in_flight, echoes_congestion);
         }
         // RFC 6298, rules 5.2 and 5.3.
         if self.board.is_empty() {

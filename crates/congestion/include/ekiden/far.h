@@ -78,17 +78,21 @@ EK_FN void ek_far_look(const struct ek_far_tunables *tunables, const struct ek_f
 	seen->is_hidden = ek_far_swings(tunables, state);
 }
 
-/* A round trip is over. */
-EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *state, ek_u32 span_us, ek_u32 delivered,
-			ek_u32 lost)
+/* A round trip is over. Returns 0. */
+EK_APART int ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *state, ek_u32 span_us, ek_u32 delivered,
+			  ek_u32 lost)
 {
 	struct ek_far_seen seen;
-	ek_u64 exact = ((ek_u64)delivered << EK_FAR_RATE_SHIFT) / ek_max(span_us, state->base_us);
-	ek_u32 rate = exact < EK_FAR_NONE ? (ek_u32)exact : EK_FAR_NONE;
-	ek_u32 proven, faded = (ek_u32)(((ek_u64)state->top_rate * ek_min(span_us, 60000000)) / 60000000);
-	int limited = state->flags & EK_FAR_LIMITED || state->used < state->window / EK_FAR_UNIT / 4 * 3;
-	int is_long, overflow;
+	ek_u64 exact;
+	ek_u32 rate, proven, faded;
+	int limited, is_long, overflow;
 
+	if (!tunables || !state)
+		return 0;
+	exact = ((ek_u64)delivered << EK_FAR_RATE_SHIFT) / ek_max(span_us, state->base_us);
+	rate = exact < EK_FAR_NONE ? (ek_u32)exact : EK_FAR_NONE;
+	faded = (ek_u32)(((ek_u64)state->top_rate * ek_min(span_us, 60000000)) / 60000000);
+	limited = state->flags & EK_FAR_LIMITED || state->used < state->window / EK_FAR_UNIT / 4 * 3;
 	ek_far_look(tunables, state, delivered, lost, &seen);
 	is_long = seen.queue_us > seen.target_us;
 	overflow = ek_far_overflows(state, &seen);
@@ -119,14 +123,16 @@ EK_FN void ek_far_round(const struct ek_far_tunables *tunables, struct ek_far *s
 	if (state->depth_us < 1u << 30)
 		state->depth_us += state->depth_us / 512 + 1;
 	if (state->flags & EK_FAR_STARTUP)
-		return;
+		return 0;
 	ek_far_compete(state, rate, limited);
 	proven = ek_far_proven(state, delivered);
 	state->own = ek_min(state->own, proven);
 	state->fair = ek_min(state->fair, proven);
 	state->window = ek_max(state->own, state->fair);
+	state->few = state->own < EK_FAR_FEW * EK_FAR_UNIT && ek_far_carried(state, 0) < EK_FAR_FEW * EK_FAR_UNIT;
 	if (!limited)
 		state->flags |= EK_FAR_NEWS;
+	return 0;
 }
 
 /* A round trip begins. */
@@ -138,6 +144,7 @@ EK_FN void ek_far_begin(struct ek_far *state, const struct ek_sample *sample)
 	state->least_us = EK_FAR_NONE;
 	state->most_us = state->used = 0;
 	state->swing = 0;
+	state->marked = 0;
 	state->flags &= ~(EK_FAR_LIMITED | EK_FAR_ANEW);
 }
 
@@ -153,7 +160,7 @@ EK_FN int ek_far_is_early(const struct ek_far *state, ek_u32 now_us)
 EK_FN int ek_far_is_urgent(const struct ek_far *state, const struct ek_sample *sample)
 {
 	return sample->lost_now && !state->hold && !(state->flags & EK_FAR_STARTUP) && sample->delivered != state->round_delivered &&
-	       state->base_us != EK_FAR_NONE && ek_far_has_few(state);
+	       state->base_us != EK_FAR_NONE && state->few;
 }
 
 /* The first segments of a connection whose path is known are acknowledged. */
@@ -176,8 +183,13 @@ EK_FN void ek_far_explore(const struct ek_far_tunables *tunables, struct ek_far 
 EK_FN ek_u32 ek_far_sample(const struct ek_far_tunables *tunables, struct ek_far *state, const struct ek_sample *sample)
 {
 	ek_u32 now_us = (ek_u32)sample->now_us;
+	int ends = sample->rtt_us && ek_far_rtt(tunables, state, sample->now_us, sample->rtt_us);
 
-	if (sample->rtt_us && ek_far_rtt(tunables, state, sample->now_us, sample->rtt_us)) {
+	if (sample->is_marked) {
+		state->marked = 1;
+		ends |= state->flags & EK_FAR_STARTUP;
+	}
+	if (ends) {
 		if (state->flags & EK_FAR_JUMPS)
 			ek_far_retreat(state, sample->delivered - state->round_delivered);
 		else

@@ -9,6 +9,14 @@ typedef unsigned long long ek_u64;
 
 #define EK_FN static inline __attribute__((always_inline))
 
+/* A function that the kernel's verifier checks once, apart from its callers: a program of which all is one function has more ways through
+ * than it looks at. Its pointers may be null to the verifier. It takes five arguments at most, and returns a number. */
+#ifdef __bpf__
+#define EK_APART __attribute__((noinline))
+#else
+#define EK_APART static inline
+#endif
+
 /* The state of a connection that a congestion control reads and changes. Windows count segments. */
 struct ek_window {
 	ek_u32 cwnd;

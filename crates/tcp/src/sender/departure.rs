@@ -1,6 +1,6 @@
 //! When segments leave, and what their acknowledgements tell of the path's rate.
 
-use ekiden_congestion::{LostSegment, Repair};
+use ekiden_congestion::{LostSegment, RateSample, Repair};
 use ekiden_units::Time;
 
 use super::Sender;
@@ -9,7 +9,7 @@ use crate::scoreboard::AckSummary;
 
 impl Sender {
     /// Tells a control that sets a rate what an acknowledgement says of the path.
-    pub(super) fn sample(&mut self, now: Time, summary: &AckSummary, was_in_flight: u32) {
+    pub(super) fn sample(&mut self, now: Time, summary: &AckSummary, was_in_flight: u32, is_marked: bool) {
         let repair = match (self.recovery.is_fast(), self.recovery.is_after_timeout()) {
             (true, _) => Repair::Recovery,
             (_, true) => Repair::Timeout,
@@ -38,7 +38,7 @@ impl Sender {
             });
         }
         let sample = self.rate.sample(now, summary, &flow);
-        self.window.on_sample(&sample);
+        self.window.on_sample(&RateSample { is_marked, ..sample });
     }
 
     /// Whether pacing holds the next segment back.

@@ -18,7 +18,7 @@ EK_FN int ek_far_exceeds(const struct ek_far *state, ek_u32 lost, ek_u32 sent)
 	ek_u64 expected = ((ek_u64)sent * state->chance) >> (EK_FAR_LOSS_SHIFT - 8);
 	ek_u64 seen = (ek_u64)ek_min(lost, 1u << 20) << 8, above;
 	/* One more may be chance that is not known yet; of few segments it is too much. */
-	ek_u32 spared = ek_far_has_few(state) ? 0 : 256;
+	ek_u32 spared = state->few ? 0 : 256;
 
 	if (seen <= expected + spared)
 		return 0;
@@ -56,7 +56,7 @@ EK_FN void ek_far_learn(struct ek_far *state, const struct ek_far_seen *seen)
 	if (part <= state->chance) {
 		state->chance -= (state->chance - part) >> shift;
 	} else if (seen->most_us <= ek_max(state->depth_us / 2, ek_min(state->base_us / 64, EK_FAR_HOST_US)) ||
-		   (seen->swing_us > seen->target_us && !ek_far_has_few(state))) {
+		   (seen->swing_us > seen->target_us && !state->few)) {
 		/* As much is lost without a queue as with one: it had not overflowed. */
 		if (state->learnt < 3 && ek_far_is_beyond(state, part))
 			state->depth_us = EK_FAR_NONE;
@@ -81,6 +81,9 @@ EK_FN int ek_far_overflows(struct ek_far *state, const struct ek_far_seen *seen)
 	ek_u32 top_us, most_us;
 
 	state->top_us = ek_max(state->top_us - state->top_us / 100, seen->most_us);
+	/* A queue has said so itself (RFC 3168, section 6.1.2): once in a round trip, as of losses. */
+	if (state->marked && !state->hold && !(state->flags & EK_FAR_STARTUP))
+		return 1;
 	if (state->flags & EK_FAR_STARTUP || state->hold || !exceeds || !ek_far_is_beyond(state, seen->part))
 		state->beyond = 0;
 	else if (state->beyond < 3)
@@ -89,7 +92,7 @@ EK_FN int ek_far_overflows(struct ek_far *state, const struct ek_far_seen *seen)
 		return 1;
 	top_us = state->top_us;
 	most_us = seen->most_us;
-	if (ek_far_has_few(state)) {
+	if (state->few) {
 		/* Of few round trips one that was long for another reason counts for long, and the others swing. */
 		top_us = ek_min(top_us, state->depth_us);
 		most_us += seen->swing_us;

@@ -61,7 +61,7 @@ struct ek_sample {
 	ek_u32 mss; /* bytes */
 	ek_u32 is_valid; /* 0: it reports no new segment */
 	ek_u32 is_app_limited;
-	ek_u32 unused; /* the structure ends at a multiple of eight bytes */
+	ek_u32 is_marked; /* packets of it, or of the round trip before, were marked on the way (ECN, RFC 3168) */
 };
 
 struct ek_far {
@@ -95,11 +95,13 @@ struct ek_far {
 		ek_u8 full_rounds; /* rounds of the startup without a higher rate */
 		ek_u8 deaf; /* after it: decreases in a row by which the queue did not fall */
 	};
-	ek_u8 hold; /* rounds in which the window stays */
+	ek_u8 hold : 7; /* rounds in which the window stays */
+	ek_u8 few : 1; /* few segments are all that the path carries in a round trip, and all that the window has */
 	ek_u8 late; /* in startup: round trips in a row beyond the target; after it: rounds */
 	ek_u8 samples : 5; /* round trips measured, up to 16 */
 	ek_u8 timed_out : 1; /* there was a retransmission timeout */
 	ek_u8 tried : 1; /* what is known of the path was, or is being, confirmed */
+	ek_u8 marked : 1; /* packets of this round were marked on the way */
 	ek_u8 largest; /* rounds in a row with the largest step */
 	ek_u8 forced : 2; /* decreases in a row after which the queue was not empty, up to 3 */
 	ek_u8 learnt : 2; /* rounds from which the chance of loss is known, up to 3 */
@@ -137,12 +139,6 @@ EK_FN ek_u32 ek_far_carried(const struct ek_far *state, ek_u32 delivered)
 	return ek_far_bounded(at_rate > now ? at_rate : now);
 }
 
-/* Whether few segments are all that the path carries in a round trip, as far as was seen, and all that the window has. */
-EK_FN int ek_far_has_few(const struct ek_far *state)
-{
-	return state->own < EK_FAR_FEW * EK_FAR_UNIT && ek_far_carried(state, 0) < EK_FAR_FEW * EK_FAR_UNIT;
-}
-
 /* The bound of the window: twice what the path has carried in a round trip, in startup four times as much, and a margin. */
 EK_FN ek_u32 ek_far_proven(const struct ek_far *state, ek_u32 delivered)
 {
@@ -158,7 +154,7 @@ EK_FN ek_u32 ek_far_target(const struct ek_far_tunables *tunables, const struct 
 	/* One segment more makes the queue longer by so much: of few, it may be what overflows it. */
 	ek_u32 segment_us = state->base_us / ek_max(state->own / EK_FAR_UNIT, 1);
 
-	if (state->depth_us != EK_FAR_NONE && !(state->flags & EK_FAR_STARTUP) && ek_far_has_few(state))
+	if (state->few && state->depth_us != EK_FAR_NONE)
 		target = ek_min(target, ek_max(state->depth_us - ek_min(segment_us, state->depth_us), segment_us / 2));
 	return ek_min(target, state->depth_us / 10 * 7);
 }
@@ -218,7 +214,7 @@ EK_FN void ek_far_init(struct ek_far *state)
 	state->noise = state->swing = 0;
 	state->flags = EK_FAR_STARTUP | EK_FAR_SEEKS | EK_FAR_ANEW;
 	state->full_rounds = state->hold = state->forced = state->late = 0;
-	state->timed_out = state->tried = 0;
+	state->timed_out = state->tried = state->marked = state->few = 0;
 	state->samples = state->learnt = state->beyond = state->largest = state->calm = 0;
 }
 

@@ -187,7 +187,7 @@ EK_FN void ek_far_compete(struct ek_far *state, ek_u32 rate, int limited)
 	if (!state->late || state->late % EK_FAR_ASKS >= EK_FAR_ANSWERS)
 		state->given = 0;
 	/* Who has few segments waits for what the decrease gives. */
-	if (state->forced < 2 || (state->hold && ek_far_has_few(state)))
+	if (state->forced < 2 || (state->hold && state->few))
 		return;
 	if (!has_all && state->given > state->fair) {
 		state->fair = state->given;

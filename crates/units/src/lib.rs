@@ -1,5 +1,5 @@
-//! Quantities with their units, [`Bytes`], [`BitRate`], [`Time`] and [`Fraction`]; hosts with their ports, [`HostPort`]; and
-//! [`network`]s.
+//! Quantities with their units, [`Bytes`], [`BitRate`], [`Time`] and [`Fraction`]; hosts with their ports, [`HostPort`];
+//! [`network()`]s; and what a [`path`] may be.
 //!
 //! All four quantities are written the same way in scenario files, node configurations and flags — a number
 //! and a unit, such as `64KiB`, `70Mbit/s`, `12.5ms`, `0.1%` — and printed so that they parse back
@@ -11,6 +11,7 @@
 mod address;
 mod network;
 mod parse;
+pub mod path;
 mod quantity;
 
 pub use address::{AddressError, HostPort, HostText, without_dot};

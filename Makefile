@@ -18,6 +18,7 @@ test:
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- --deny warnings
+	for features in "" lab measure; do cargo clippy --package ekiden --no-default-features --features "$$features" --quiet -- --deny warnings || exit 1; done
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --quiet
 
 # What a change must pass.

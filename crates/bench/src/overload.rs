@@ -118,7 +118,7 @@ fn cost(cpu: Duration, connections: u64) -> f64 {
 
 fn table(rounds: u8, most: &[f64], best_cost: &[f64], floods: &[Vec<(f64, Flood)>], spent: &[Vec<f64>]) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
     table.set_header([
         "offered",
         "per second",

@@ -79,7 +79,7 @@ fn aims(verdicts: &[Verdict]) -> Table {
 
 fn table(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(header).add_rows(rows);
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header).add_rows(rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }

@@ -1,6 +1,7 @@
 //! The files that are fetched: pseudo-random, so that nothing on the way can guess or compress them, and the same for
 //! whoever makes them.
 
+use std::convert::Infallible;
 use std::io::{self, Write};
 
 use ekiden_units::Bytes;
@@ -14,6 +15,20 @@ const BLOCK: usize = 64 * 1024;
 /// # Errors
 /// Those of `out`.
 pub fn write(size: Bytes, out: &mut impl Write) -> io::Result<()> {
+    in_pieces(size, |piece| out.write_all(piece))
+}
+
+/// The SHA-256 of what [`write`] writes, in hexadecimal.
+pub fn sha256(size: Bytes) -> String {
+    let mut hash = Sha256::new();
+    let Ok(()) = in_pieces(size, |piece| {
+        hash.update(piece);
+        Ok::<(), Infallible>(())
+    });
+    hex(&hash.finalize())
+}
+
+fn in_pieces<E>(size: Bytes, mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
     let mut block = vec![0; BLOCK];
     let mut random = Random::new(size.0);
     let mut left = size.0;
@@ -22,17 +37,10 @@ pub fn write(size: Bytes, out: &mut impl Write) -> io::Result<()> {
             word.copy_from_slice(&random.draw().to_le_bytes());
         }
         let piece = left.min(BLOCK as u64) as usize;
-        out.write_all(&block[..piece])?;
+        take(&block[..piece])?;
         left -= piece as u64;
     }
     Ok(())
-}
-
-/// The SHA-256 of what [`write`] writes, in hexadecimal.
-pub fn sha256(size: Bytes) -> String {
-    let mut hash = Sha256::new();
-    write(size, &mut hash).expect("hashing does not fail");
-    hex(&hash.finalize())
 }
 
 /// Lower-case hexadecimal.

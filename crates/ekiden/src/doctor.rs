@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use ekiden_doctor::{Aim, Finding, FixError, Fixed, Remedy, SYSCTLS, Verdict, fix, machine, path, sysctls};
-use ekiden_plan::{BDP_MOST, RATES, RTTS};
 use ekiden_relay::{Config, Peer, ProbeError};
 use ekiden_transport::Security;
+use ekiden_units::path::{BDP_MOST, RATES, RTTS};
 use ekiden_units::{BitRate, HostPort, Time};
 use serde_json::{Value, json};
 

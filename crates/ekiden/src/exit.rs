@@ -2,27 +2,38 @@
 //!
 //! Errors stay typed up to here: the first known type in an error's chain decides the code.
 
-use std::process::ExitCode;
+#[cfg(feature = "lab")]
+mod lab;
+#[cfg(feature = "measure")]
+mod measure;
 
-use ekiden_lab::ErrorKind;
+use std::process::ExitCode;
 
 use crate::congestion;
 use crate::doctor::{HostFailed, PathFailed};
-use crate::measure;
-use crate::measure::watch::NameNotFound;
-use crate::plan::VerifyFailed;
-use crate::sweep::SweepFailed;
 
 /// Printed by `ekiden --help`. Code 2 is clap's own.
-pub const HELP: &str = "Exit codes:
+pub fn help() -> String {
+    let file = match (cfg!(feature = "lab"), cfg!(feature = "measure")) {
+        (true, _) => "scenario, configuration, key, record or other",
+        (false, true) => "configuration, key, record or other",
+        (false, false) => "configuration, key or other",
+    };
+    let changed = match cfg!(feature = "lab") {
+        true => "\n  6  data arrived changed, or a measurement missed its tolerance",
+        false => "",
+    };
+    format!(
+        "Exit codes:
   0  done
   1  failed for a reason not listed here
   2  wrong usage of the command line, or nothing runs here that it could ask
-  3  a scenario, configuration, key, record or other file is wrong, unreadable, unwritable (on a full disk, too) or in the way
+  3  a {file} file is wrong, unreadable, unwritable (on a full disk, too) or in the way
   4  this machine lacks something: a privilege, a kernel feature, a program, a file that another process holds
-  5  the network failed: an address cannot be bound, a peer cannot be reached or has another key, a flow broke
-  6  data arrived changed, or a measurement missed its tolerance
-  130  interrupted by Ctrl-C";
+  5  the network failed: an address cannot be bound, a peer cannot be reached or has another key, a flow broke{changed}
+  130  interrupted by Ctrl-C"
+    )
+}
 
 /// The code for `error`, by the first known type in its chain.
 pub fn code(error: &anyhow::Error) -> ExitCode {
@@ -35,13 +46,18 @@ pub fn number(error: &anyhow::Error) -> u8 {
 }
 
 fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
+    #[cfg(feature = "lab")]
+    if let Some(code) = lab::known(error) {
+        return Some(code);
+    }
+    #[cfg(feature = "measure")]
+    if let Some(code) = measure::known(error) {
+        return Some(code);
+    }
     if let Some(error) = error.downcast_ref::<ekiden_net::sock_diag::Error>() {
         return Some(if matches!(error, ekiden_net::sock_diag::Error::NoProcess(_)) { 2 } else { 4 });
     }
-    if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
-        return Some(3);
-    }
-    if error.is::<ekiden_plan::Error>() || error.is::<crate::out::Unwritten>() {
+    if error.is::<crate::out::Unwritten>() {
         return Some(3);
     }
     if let Some(error) = error.downcast_ref::<ekiden_files::ConfigError>() {
@@ -52,9 +68,6 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(if error.is_lack() { 5 } else { 2 });
     }
     if error.is::<ekiden_files::TargetError>() || error.is::<ekiden_keys::KeyFileError>() {
-        return Some(3);
-    }
-    if error.is::<ekiden_sim::Error>() {
         return Some(3);
     }
     if let Some(error) = error.downcast_ref::<ekiden_relay::StartError>() {
@@ -112,87 +125,11 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     {
         return Some(2);
     }
-    if let Some(error) = error.downcast_ref::<ekiden_measure::Error>() {
-        use ekiden_measure::Error;
-        return Some(match error {
-            Error::Settings(_) => 2,
-            Error::Here(_) => 4,
-            _ => 5,
-        });
-    }
-    if let Some(error) = error.downcast_ref::<ekiden_measure::iperf3::Error>() {
-        use ekiden_measure::iperf3::Error;
-        return Some(match error {
-            Error::Settings(_) => 2,
-            Error::Socket(_) | Error::Local { .. } => 4,
-            _ => 5,
-        });
-    }
-    if let Some(error) = error.downcast_ref::<ekiden_measure::server::StartError>() {
-        return Some(measure::server_code(error));
-    }
-    if error.is::<measure::Misconfigured>() || error.is::<measure::NoPeer>() || error.is::<measure::PlainPeer>() {
-        return Some(3);
-    }
     if error.is::<HostFailed>() {
         return Some(4);
     }
-    if error.is::<PathFailed>() || error.is::<NameNotFound>() {
+    if error.is::<PathFailed>() {
         return Some(5);
     }
-    if let Some(error) = error.downcast_ref::<ekiden_monitor::HistoryError>() {
-        return Some(of_history(error));
-    }
-    if let Some(error) = error.downcast_ref::<ekiden_monitor::EndError>() {
-        use ekiden_monitor::EndError;
-        return Some(match error {
-            EndError::History { source, .. } => of_history(source),
-            EndError::System(_) => 4,
-            EndError::AllFailed { .. } => 5,
-            EndError::Prometheus(_) => 3,
-        });
-    }
-    if error.is::<ekiden_demo::Missing>() {
-        return Some(4);
-    }
-    if error.is::<ekiden_demo::Mismatch>() {
-        return Some(6);
-    }
-    if let Some(failed) = error.downcast_ref::<ekiden_demo::Failed>() {
-        return Some(failed.code);
-    }
-    if let Some(failed) = error.downcast_ref::<SweepFailed>() {
-        return Some(failed.code);
-    }
-    if let Some(failed) = error.downcast_ref::<VerifyFailed>() {
-        return Some(failed.code);
-    }
-    if let Some(error) = error.downcast_ref::<ekiden_sweep::Error>() {
-        return Some(of_sweep(error));
-    }
-    if let Some(error) = error.downcast_ref::<ekiden_lab::Error>() {
-        return Some(match error.kind() {
-            ErrorKind::Usage => 2,
-            ErrorKind::Scenario => 3,
-            ErrorKind::Missing => 4,
-            ErrorKind::Network => 5,
-            ErrorKind::Mismatch => 6,
-        });
-    }
     None
-}
-
-/// A service with code 3 is not started again.
-fn of_history(error: &ekiden_monitor::HistoryError) -> u8 {
-    if error.is_lack() { 4 } else { 3 }
-}
-
-fn of_sweep(error: &ekiden_sweep::Error) -> u8 {
-    use ekiden_sweep::{Error, ErrorKind};
-    match (error, error.kind()) {
-        // As if the signal had not been waited for.
-        (Error::Interrupted { signal, .. }, _) => 128_u8.saturating_add(u8::try_from(*signal).unwrap_or_default()),
-        (_, ErrorKind::File) => 3,
-        (_, ErrorKind::Other) => 1,
-    }
 }

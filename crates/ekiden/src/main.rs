@@ -1,30 +1,42 @@
 //! The ekiden command line: one file per subcommand, nothing else.
 
 #![deny(clippy::print_stderr)]
+// Without all features nobody calls some of what all commands share.
+#![cfg_attr(not(all(feature = "lab", feature = "measure")), allow(dead_code))]
 
 mod about;
+#[cfg(feature = "lab")]
 mod children;
 mod congestion;
+#[cfg(feature = "lab")]
 mod demo;
 mod doctor;
 mod exit;
 mod gateway;
 mod keygen;
+#[cfg(feature = "lab")]
 mod lab;
 mod log;
+#[cfg(feature = "measure")]
 mod measure;
 mod out;
 mod overlay;
 mod password;
+#[cfg(feature = "lab")]
 mod pcap;
 mod peer;
+#[cfg(feature = "lab")]
 mod plan;
 mod proxy;
+#[cfg(feature = "lab")]
 mod record;
+#[cfg(feature = "lab")]
 mod scenario;
+#[cfg(feature = "lab")]
 mod simulate;
 mod start;
 mod status;
+#[cfg(feature = "lab")]
 mod sweep;
 mod tunnel;
 mod usage;
@@ -36,7 +48,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// A TCP overlay that makes long distances fast without touching the end hosts.
 #[derive(Parser)]
-#[command(version, about, propagate_version = true, max_term_width = out::WIDEST, after_help = exit::HELP)]
+#[command(version, about, propagate_version = true, max_term_width = out::WIDEST, after_help = exit::help())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -45,19 +57,26 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Congestion(congestion::Args),
+    #[cfg(feature = "lab")]
     Demo(demo::Args),
     Doctor(doctor::Args),
     Gateway(gateway::Args),
     Keygen(keygen::Args),
+    #[cfg(feature = "lab")]
     Lab(lab::Args),
+    #[cfg(feature = "measure")]
     Measure(measure::Args),
     Overlay(overlay::Args),
     Password(password::Args),
     Peer(peer::Args),
+    #[cfg(feature = "lab")]
     Plan(plan::Args),
     Proxy(proxy::Args),
+    #[cfg(feature = "lab")]
     Record(record::Args),
+    #[cfg(feature = "lab")]
     Scenario(scenario::Args),
+    #[cfg(feature = "lab")]
     Simulate(simulate::Args),
     Status(status::Args),
     Tunnel(tunnel::Args),
@@ -90,19 +109,26 @@ fn command_line() -> Result<Cli, clap::Error> {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Congestion(args) => congestion::run(args),
+        #[cfg(feature = "lab")]
         Command::Demo(args) => demo::run(args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Gateway(args) => gateway::run(&args),
         Command::Keygen(args) => keygen::run(args),
+        #[cfg(feature = "lab")]
         Command::Lab(args) => lab::run(args),
+        #[cfg(feature = "measure")]
         Command::Measure(args) => measure::run(args),
         Command::Overlay(args) => overlay::run(&args),
         Command::Password(args) => password::run(&args),
         Command::Peer(args) => peer::run(args),
+        #[cfg(feature = "lab")]
         Command::Plan(args) => plan::run(&args),
         Command::Proxy(args) => proxy::run(args),
+        #[cfg(feature = "lab")]
         Command::Record(args) => record::run(&args),
+        #[cfg(feature = "lab")]
         Command::Scenario(args) => scenario::run(args),
+        #[cfg(feature = "lab")]
         Command::Simulate(args) => simulate::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Tunnel(args) => tunnel::run(&args),

@@ -1,10 +1,8 @@
 //! Standard output, where a reader that has seen enough (`ekiden … | head`) is no error; and standard error, where none is.
 
 use std::fmt::Display;
-use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
-use std::process::exit;
+use std::io::{self, ErrorKind, Write};
 
-use ekiden_record::Error;
 use ekiden_report::{plain, plain_toml};
 
 /// What was to be said could not be written.
@@ -85,11 +83,15 @@ pub fn said(said: &clap::Error) -> anyhow::Result<()> {
 }
 
 /// Prints CSV, as `print` writes it.
-pub fn csv(print: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> Result<(), Error>) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(io::stdout().lock());
+#[cfg(feature = "lab")]
+pub fn csv(
+    print: impl FnOnce(&mut io::BufWriter<io::StdoutLock<'_>>) -> Result<(), ekiden_record::Error>,
+) -> anyhow::Result<()> {
+    use ekiden_record::Error;
+    let mut out = io::BufWriter::new(io::stdout().lock());
     let written = print(&mut out).and_then(|()| Ok(out.flush()?));
     match written {
-        Err(Error::Output(error)) if error.kind() == ErrorKind::BrokenPipe => exit(0),
+        Err(Error::Output(error)) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
         Err(Error::Output(error)) => Err(Unwritten(error).into()),
         written => Ok(written?),
     }
@@ -99,7 +101,7 @@ pub fn csv(print: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> Result<(), Erro
 fn write(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(plain(text).as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => exit(0),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
         result => Ok(result.map_err(Unwritten)?),
     }
 }

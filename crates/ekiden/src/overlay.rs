@@ -2,9 +2,12 @@
 
 mod etcd;
 mod join;
+#[cfg(feature = "lab")]
 mod map;
 mod nodes;
+#[cfg(feature = "lab")]
 mod scenario;
+#[cfg(feature = "lab")]
 mod simulate;
 mod status;
 mod why;
@@ -44,9 +47,12 @@ enum Action {
     Expel(etcd::Expel),
     Init(etcd::Init),
     Join(join::Args),
+    #[cfg(feature = "lab")]
     Map(map::Args),
     Nodes(nodes::Args),
+    #[cfg(feature = "lab")]
     Scenario(scenario::Args),
+    #[cfg(feature = "lab")]
     Simulate(simulate::Args),
     Status(status::Args),
     Why(why::Args),
@@ -73,9 +79,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Action::Expel(args) => etcd::expel(args),
         Action::Init(args) => etcd::init(args),
         Action::Join(args) => join::run(args),
+        #[cfg(feature = "lab")]
         Action::Map(args) => map::run(args),
         Action::Nodes(args) => nodes::run(args),
+        #[cfg(feature = "lab")]
         Action::Scenario(args) => scenario::run(args),
+        #[cfg(feature = "lab")]
         Action::Simulate(args) => simulate::run(args),
         Action::Status(args) => status::run(args),
         Action::Why(args) => why::run(args),

@@ -9,7 +9,7 @@ use ekiden_sweep::{Run, RunOutcome, Runner};
 use ekiden_units::Time;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::usage::{command_line, whole_number};
+use crate::usage::{command_line, now_unix_ms, whole_number};
 use crate::whose::whose;
 use crate::{exit, out, pcap, sweep};
 
@@ -99,7 +99,7 @@ fn failed(error: &anyhow::Error) -> RunOutcome {
 }
 
 fn options(args: &Args) -> Options {
-    Options { resolution: args.resolution, command: command_line(), started_unix_ms: sweep::now_unix_ms() }
+    Options { resolution: args.resolution, command: command_line(), started_unix_ms: now_unix_ms() }
 }
 
 /// Progress in virtual time on standard error, if that is a terminal.

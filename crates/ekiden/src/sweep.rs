@@ -7,7 +7,6 @@ mod progress;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
@@ -173,11 +172,6 @@ pub fn warn(scenario: &Scenario) {
     for warning in scenario.warnings() {
         out::note(format_args!("ekiden: warning: {warning}"));
     }
-}
-
-/// Now, in milliseconds since 1970.
-pub fn now_unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
 /// Where the record of a single run goes that starts at this time.

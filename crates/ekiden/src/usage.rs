@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
@@ -36,6 +37,11 @@ pub fn with_negative_quantities(command: Command) -> Command {
 /// The command line, program first, as records keep it: what is not UTF-8 in it is replaced.
 pub fn command_line() -> Vec<String> {
     std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect()
+}
+
+/// When it began, as records keep it: now, in milliseconds since 1970.
+pub fn now_unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
 /// Reads a whole number from `least` to `most`. Whatever else is written is told the range. It is unsigned: clap looks for the type of the

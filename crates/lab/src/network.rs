@@ -14,7 +14,6 @@ use ekiden_net::namespace::Namespace;
 use ekiden_net::netlink::{io_error, on_netlink};
 use ekiden_scenario::{Link, Scenario, address};
 use futures_util::TryStreamExt;
-use rtnetlink::packet_core::DefaultNla;
 use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, State};
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMetric, RouteScope};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
@@ -114,12 +113,12 @@ async fn add_link(
     emulator: &Namespace,
 ) -> io::Result<()> {
     let peer = LinkMessageBuilder::<LinkUnspec>::default()
-        .name(inner.into())
+        .name(inner)
         .mtu(link.mtu())
         .setns_by_fd(emulator.as_fd().as_raw_fd())
         .build();
     let pair = LinkMessageBuilder::<LinkVeth>::new_with_info_kind(InfoKind::Veth)
-        .name(name.into())
+        .name(name)
         .mtu(link.mtu())
         .address(HARDWARE_ADDRESS.to_vec())
         .append_extra_attribute(LinkAttribute::GsoMaxSize(gso_max_size))
@@ -161,7 +160,7 @@ async fn await_carrier(handle: Handle, scenario: &Scenario, node: &str) -> io::R
 }
 
 async fn has_carrier(handle: &Handle, device: &str) -> io::Result<bool> {
-    let mut found = handle.link().get().match_name(device.into()).execute();
+    let mut found = handle.link().get().match_name(device).execute();
     let message = found.try_next().await.map_err(io_error)?;
     let is_up = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::OperState(State::Up));
     Ok(message.is_some_and(|message| message.attributes.iter().any(is_up)))
@@ -170,9 +169,7 @@ async fn has_carrier(handle: &Handle, device: &str) -> io::Result<bool> {
 /// What TCP takes from the route. The congestion control goes here and not into the namespace's default because the
 /// kernel lets only the machine's own namespace choose a restricted one, such as cubic, as the default.
 fn metrics(tcp: &ekiden_scenario::Tcp) -> Vec<RouteMetric> {
-    const RTAX_CC_ALGO: u16 = 16;
-    let congestion = [tcp.congestion.as_bytes(), b"\0"].concat();
-    let congestion = RouteMetric::Other(DefaultNla::new(RTAX_CC_ALGO, congestion));
+    let congestion = RouteMetric::CcAlgo(tcp.congestion.clone());
     tcp.initial_window.map(RouteMetric::InitCwnd).into_iter().chain([congestion]).collect()
 }
 

@@ -3,9 +3,10 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use ekiden_units::path::{BUFFERS, RATES, RTTS};
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 
-use crate::given::{self, BUFFERS, Given, RATES, RTTS, Values, in_range};
+use crate::given::{self, Given, Values, in_range};
 use crate::{Direction, Error, Estimate};
 
 /// What the command line says of a path, as texts. It goes before what a file says.

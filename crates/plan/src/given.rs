@@ -4,26 +4,19 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use ekiden_model::rounds::{Policer, Sender};
+use ekiden_units::path::{BDP_MOST, BUFFERS, RATES};
 use ekiden_units::{BitRate, Bytes, Time};
 
 use crate::{Carries, Direction, Error, Estimate, Path, Site};
 
-/// What a path's round trip may be.
-pub const RTTS: RangeInclusive<Time> = Time(10_000)..=Time::secs(10);
-/// What rates may be: as a scenario's.
-pub const RATES: RangeInclusive<BitRate> = BitRate(1_000)..=BitRate(1_000_000_000_000);
 /// What the hosts' windows may be: as a scenario's buffers.
 pub const WINDOWS: RangeInclusive<Bytes> = Bytes::kib(1)..=Bytes::mib(1024);
-/// Of a bottleneck, from a packet on.
-pub const BUFFERS: RangeInclusive<Bytes> = Bytes(576)..=Bytes::mib(16 << 10);
 pub const MTUS: RangeInclusive<u32> = 576..=9000;
 /// The connections at once that a path may have.
 pub const STREAMS: RangeInclusive<u32> = 1..=1000;
 pub const SIZES: RangeInclusive<Bytes> = Bytes(1)..=Bytes::mib(1 << 30);
 /// No model here holds beyond it, and no TCP gets anywhere.
 pub const LOSS_MOST: f64 = 0.5;
-/// What fits into the longest path: 400 Gbit/s over 300 ms. What is more than the greatest buffer is on no path, and takes minutes to compute.
-pub const BDP_MOST: Bytes = *BUFFERS.end();
 /// What fits into a policer's bucket where nothing else is said; as a scenario's.
 pub const BURST: Bytes = Bytes::kib(64);
 /// Hosts whose windows are not known; what Linux gives without anybody's doing is about this.

@@ -28,6 +28,6 @@ pub use error::Error;
 pub use estimate::Estimate;
 pub use flags::Flags;
 pub use forecast::{Forecast, Limit};
-pub use given::{BDP_MOST, RATES, RTTS, STREAMS};
+pub use given::STREAMS;
 pub use path::{Carries, Direction, Path, Site};
 pub use read::read;

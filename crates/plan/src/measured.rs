@@ -1,9 +1,10 @@
 //! What `ekiden measure path` has found.
 
 use ekiden_record::{Finding, PathRecord};
+use ekiden_units::path::{RATES, RTTS};
 use ekiden_units::{BitRate, Bytes};
 
-use crate::given::{self, BURST, Given, RATES, RTTS, Values, WINDOWS};
+use crate::given::{self, BURST, Given, Values, WINDOWS};
 use crate::{Direction, Error, Estimate};
 
 /// What a record says of one direction. What it could not see is told, or left to flags.

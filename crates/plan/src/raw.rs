@@ -2,12 +2,13 @@
 
 use ekiden_files::{explain, line_of};
 use ekiden_model::rounds::Sender;
+use ekiden_units::path::{BUFFERS, RATES, RTTS};
 use ekiden_units::{BitRate, Bytes, Fraction, HostPort, HostText, Time};
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_spanned::Spanned;
 
-use crate::given::{self, Given, RATES, RTTS, Values, in_range};
+use crate::given::{self, Given, Values, in_range};
 use crate::{Carries, Direction, Error, Estimate, Site};
 
 /// More would make too many chains.
@@ -124,7 +125,7 @@ impl Source<'_> {
         };
         let buffer = |bytes: Spanned<Bytes>| {
             let given = self.given(bytes);
-            let bytes = in_range("buffer", given.value, &given.place, &given::BUFFERS)?;
+            let bytes = in_range("buffer", given.value, &given.place, &BUFFERS)?;
             Ok::<_, Error>(Given { value: Estimate::exact(bytes.0 as f64), place: given.place })
         };
         let loss = |loss: Spanned<Fraction>| {

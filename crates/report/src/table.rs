@@ -1,11 +1,14 @@
 //! One table, as text for a terminal and as HTML.
 
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, TableComponent, Width, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width, presets};
 
 use crate::escape::escape;
 
 /// What a column needs beside its content: a space at each side, and what is between columns.
 const BETWEEN: usize = 3;
+
+/// One line under the header; rows of figures need none between them.
+const STYLE: TableStyle = presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none());
 
 /// A table with a header. The first column is text, the others are aligned to the right, or are text, too.
 #[derive(Debug, Clone, Default)]
@@ -83,11 +86,7 @@ impl Table {
 
     fn drawn(&self, columns: Option<usize>) -> String {
         let mut table = comfy_table::Table::new();
-        table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
-        // One line under the header; rows of figures need none between them.
-        for component in [TableComponent::HorizontalLines, TableComponent::MiddleIntersections] {
-            table.remove_style(component);
-        }
+        table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
         table.set_header(&self.header);
         for row in &self.rows {
             table.add_row(row);

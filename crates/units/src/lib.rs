@@ -1,5 +1,6 @@
 //! Quantities with their units, [`Bytes`], [`BitRate`], [`Time`] and [`Fraction`]; hosts with their ports, [`HostPort`];
-//! [`network`]s; numbers that look random, [`random`]; and values at a place in the order of their size, [`quantile`].
+//! [`network()`]s; what a [`path`] may be; numbers that look random, [`random`]; and values at a place in the order of their size,
+//! [`quantile`].
 //!
 //! All four quantities are written the same way in scenario files, node configurations and flags — a number
 //! and a unit, such as `64KiB`, `70Mbit/s`, `12.5ms`, `0.1%` — and printed so that they parse back
@@ -11,6 +12,7 @@
 mod address;
 mod network;
 mod parse;
+pub mod path;
 pub mod quantile;
 mod quantity;
 pub mod random;

@@ -87,7 +87,7 @@ impl Files {
     /// The table, and its last line.
     pub fn text(&self) -> String {
         let mut table = Table::new();
-        table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+        table.load_style(presets::UTF8_HORIZONTAL_ONLY);
         table.set_header([
             "files at twice the most",
             "per second",

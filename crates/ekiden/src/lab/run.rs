@@ -18,7 +18,7 @@ use nix::unistd::getppid;
 
 use super::{check_supported, load};
 use crate::children::Children;
-use crate::usage::{command_line, whole_number};
+use crate::usage::{command_line, now_unix_ms, whole_number};
 use crate::{exit, pcap, sweep};
 
 /// Prefix of the argument that a sweep gives to its children; see [`Args::ends_with`].
@@ -77,7 +77,7 @@ fn single(args: &Args, point: &Point) -> anyhow::Result<()> {
     lab.start_nodes()?;
     let bars = Bars::new(&scenario);
     let command = command_line().into_iter().filter(|argument| !argument.starts_with(ENDS_WITH)).collect();
-    let origin = Origin { command, started_unix_ms: sweep::now_unix_ms() };
+    let origin = Origin { command, started_unix_ms: now_unix_ms() };
     let place = sweep::place(&args.sweep, &scenario, origin.started_unix_ms);
     let mut series = SeriesWriter::new(&place, args.sweep.samples);
     let record = lab.run(origin, &mut series, &mut |progress| bars.show(&progress))?;

@@ -23,8 +23,7 @@ use ekiden_units::{BitRate, Bytes, HostPort, Time};
 use super::target::{Target, with_port};
 use super::{amount, within};
 use crate::out::{self, Width};
-use crate::sweep::now_unix_ms;
-use crate::usage::{command_line, misused, whole_number};
+use crate::usage::{command_line, misused, now_unix_ms, whole_number};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLES: &str = "Examples:

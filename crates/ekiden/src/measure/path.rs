@@ -13,8 +13,7 @@ use ekiden_report::Table;
 
 use super::target::Target;
 use crate::out::{self, Width};
-use crate::sweep::now_unix_ms;
-use crate::usage::{command_line, distinct, svg};
+use crate::usage::{command_line, distinct, now_unix_ms, svg};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLES: &str = "Examples:

@@ -27,8 +27,8 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 
 pub use self::filter::NameNotFound;
 use self::filter::{End, Filter};
-use crate::usage::{command_line, svg, whole_number};
-use crate::{out, sweep};
+use crate::out;
+use crate::usage::{command_line, now_unix_ms, svg, whole_number};
 
 /// Watch the TCP connections of other programs: round-trip time, windows, rates, and what limits the sender.
 ///
@@ -89,7 +89,7 @@ struct NothingSeen(Time, &'static str);
 
 /// Watches, and shows what was seen.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let started_unix_ms = sweep::now_unix_ms();
+    let started_unix_ms = now_unix_ms();
     let record_place = args.record.as_deref().map(|place| place_of(place, started_unix_ms));
     if let Some(directory) = args.record.as_ref().filter(|record| !ekiden_sweep::is_file(record)) {
         check_directory(directory).with_context(|| directory.display().to_string())?;

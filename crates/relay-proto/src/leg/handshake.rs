@@ -3,7 +3,7 @@
 //! Both proofs cover both nonces and the prover's role and name, so that neither a recorded proof nor one
 //! reflected at its sender is worth anything.
 
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::VERSION;

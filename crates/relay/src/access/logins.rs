@@ -7,10 +7,10 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use argon2::password_hash::{Output, PasswordHash, PasswordHasher, Salt, SaltString};
-use argon2::{Algorithm, Argon2, Block, Params, Version};
+use argon2::password_hash::phc::Output;
+use argon2::{Algorithm, Argon2, Block, Params, PasswordHash, PasswordHasher, Version};
 use ekiden_keys::random_secret;
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use indexmap::IndexMap;
 use sha2::Sha256;
 
@@ -126,15 +126,14 @@ pub fn hash_password(password: &[u8]) -> std::io::Result<String> {
 /// It is not, or its check would cost more than a node allows.
 pub fn validate_hash(text: &str) -> Result<(), BadHash> {
     let hash = PasswordHash::new(text).map_err(|_| BadHash::Kind)?;
-    let is_ours = Algorithm::try_from(hash.algorithm) == Ok(Algorithm::Argon2id) && hash.hash.is_some();
+    let is_ours = hash.algorithm == Algorithm::Argon2id.ident() && hash.hash.is_some();
     let params = Params::try_from(&hash).ok().filter(|_| is_ours && hash.salt.is_some()).ok_or(BadHash::Kind)?;
     let (memory, passes) = (u64::from(params.m_cost()), u64::from(params.t_cost()));
     if memory > MEMORY_KIB || memory * passes > WORK_KIB { Err(BadHash::Cost) } else { Ok(()) }
 }
 
 fn hash_with(salt: &[u8], password: &[u8]) -> String {
-    let salt = SaltString::encode_b64(&salt[..16]).expect("16 bytes are a salt");
-    let hash = Argon2::default().hash_password(password, &salt);
+    let hash = Argon2::default().hash_password_with_salt(password, &salt[..16]);
     hash.expect("the parameters are the library's own, and passwords are short").to_string()
 }
 
@@ -150,8 +149,6 @@ fn matches(guess: &Guess, memory: &mut Vec<Block>) -> Option<bool> {
     let version = hash.version.map_or(Ok(Version::default()), Version::try_from).ok()?;
     let params = Params::try_from(&hash).ok()?;
     let (salt, right) = (hash.salt?, hash.hash?);
-    let mut salt_bytes = [0; Salt::MAX_LENGTH];
-    let salt = salt.decode_b64(&mut salt_bytes).ok()?;
     if memory.len() < params.block_count() {
         *memory = Vec::new();
         memory.resize(params.block_count(), Block::default());
@@ -159,7 +156,7 @@ fn matches(guess: &Guess, memory: &mut Vec<Block>) -> Option<bool> {
     let mut out = [0; Output::MAX_LENGTH];
     let out = out.get_mut(..right.len())?;
     let argon2 = Argon2::new(Algorithm::Argon2id, version, params);
-    argon2.hash_password_into_with_memory(&guess.password, salt, out, memory).ok()?;
+    argon2.hash_password_into_with_memory(&guess.password, &salt, out, memory).ok()?;
     // Compared in constant time.
     Some(Output::new(out).ok()? == right)
 }
@@ -204,8 +201,7 @@ mod tests {
         for (m, t, p) in [(19_456, 2, 1), (8, 1, 1), (64, 3, 4), (32_768, 1, 2), (19_456, 2, 1)] {
             let params = Params::new(m, t, p, None).unwrap();
             let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-            let salt = SaltString::encode_b64(&[7; 16]).unwrap();
-            let hash = argon2.hash_password(b"secret", &salt).unwrap().to_string();
+            let hash = argon2.hash_password_with_salt(b"secret", &[7; 16]).unwrap().to_string();
             validate_hash(&hash).unwrap();
             for (password, is_right) in [("secret", true), ("other", false), ("", false)] {
                 let guess = Guess { hash: hash.clone(), password: password.into() };
@@ -213,6 +209,15 @@ mod tests {
             }
         }
         assert_eq!(memory.len(), 32_768);
+    }
+
+    #[test]
+    fn hashes_of_other_versions_of_the_library_are_checked() {
+        let hash = "$argon2id$v=19$m=19456,t=2,p=1$xqT9iuRFPTF1qvmyLpJrgw$Esaog2x/NT3AAQ4s8S8e+5yKJC6ZOTJq9SqRDTR+MNM";
+        for (password, is_right) in [("correct horse", true), ("correct", false)] {
+            let guess = Guess { hash: hash.into(), password: password.into() };
+            assert_eq!(matches(&guess, &mut Vec::new()), Some(is_right), "{password}");
+        }
     }
 
     #[test]

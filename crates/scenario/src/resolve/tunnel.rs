@@ -45,6 +45,12 @@ impl Checker<'_> {
             let connections =
                 self.within("connections", &tunnel.connections, DEFAULT_CONNECTIONS, &Pull::CONNECTIONS)?;
             let separate = tunnel.separate.unwrap_or(DEFAULT_SEPARATE);
+            if separate && connections == *Pull::CONNECTIONS.end() {
+                let span = tunnel.connections.as_ref().map_or(name.span(), Spanned::span);
+                let reason =
+                    format!("connections: one less, with 'separate', which has one more; all may be {connections}");
+                return Err(self.source.error(&span, reason));
+            }
             let queue = self.queue(tunnel.queue.as_ref(), DEFAULT_QUEUE, mtu)?;
             self.tunnel_limit(tunnel.queue.as_ref(), mtu)?;
             let discipline = tunnel.discipline.as_ref().map_or(DEFAULT_DISCIPLINE, |discipline| *discipline.get_ref());

@@ -1,6 +1,6 @@
 //! Several charts as one picture.
 
-use crate::LineChart;
+use super::chart::LineChart;
 use crate::escape::escape;
 
 /// The charts as one SVG document, the first at the top. Where they show the same time, give them the same ends of it.

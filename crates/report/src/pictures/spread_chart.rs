@@ -2,9 +2,9 @@
 
 use plotters::prelude::*;
 
-use crate::chart::{HEADROOM, SERIES_NAMED, colour, tick};
-use crate::frame::{CHART, DrawError, Drawing, Frame, Sample, TEXT, builder, font};
-use crate::palette::{FAINT, INK, PAPER};
+use super::chart::{HEADROOM, SERIES_NAMED, colour, tick};
+use super::frame::{CHART, DrawError, Drawing, Frame, Sample, TEXT, builder, font};
+use super::palette::{FAINT, INK, PAPER};
 
 /// A value with the range in which the half of all are.
 #[derive(Debug, Clone, Copy, PartialEq)]

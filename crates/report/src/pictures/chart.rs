@@ -3,8 +3,8 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use crate::frame::{CHART, DrawError, Drawing, Frame, LINE, Sample, TEXT, builder, font, style};
-use crate::palette::{COLOURS, FAINT, INK, MARKS, PAPER, text_on};
+use super::frame::{CHART, DrawError, Drawing, Frame, LINE, Sample, TEXT, builder, font, style};
+use super::palette::{COLOURS, FAINT, INK, MARKS, PAPER, text_on};
 
 /// Charts with more lines have no legend.
 pub(crate) const SERIES_NAMED: usize = 10;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ekiden_record::{CongestionEventKind, Record, Sample};
 
-use crate::Series;
+use super::chart::Series;
 
 /// What is drawn over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::palette::{INK, PAPER, dark_style};
 use crate::escape::escape;
-use crate::palette::{INK, PAPER, dark_style};
 
 pub(crate) type Drawing<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(crate) type DrawError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;

@@ -5,8 +5,8 @@ use std::f64::consts::TAU;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use crate::frame::{DrawError, Drawing, Frame, Sample, style};
-use crate::palette::{COLOURS, INK, MARKS, PAPER};
+use super::frame::{DrawError, Drawing, Frame, Sample, style};
+use super::palette::{COLOURS, INK, MARKS, PAPER};
 
 /// The picture's width, and the height of the map in it.
 const SIZE: (u32, u32) = (960, 560);

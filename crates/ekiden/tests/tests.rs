@@ -5,6 +5,7 @@ mod alone;
 mod ban;
 mod bare_warnings;
 mod circles;
+mod dependencies;
 mod docs;
 mod errors;
 mod help;

@@ -57,7 +57,7 @@ fn mount() -> io::Result<()> {
     Ok(nix::mount::mount(Some(SOURCE), PLACE, Some("bpf"), flags, Some("mode=0700"))?)
 }
 
-/// Removes the folder if it is empty, and unmounts an empty file system that [`mount`] mounted.
+/// Removes the folder if it is empty, and unmounts an empty file system that `mount` mounted.
 pub fn tidy() {
     // Neither succeeds while other files are there.
     if fs::remove_dir(directory()).is_ok() && is_our_mount() && has_no_pins() {

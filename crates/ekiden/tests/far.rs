@@ -174,7 +174,8 @@ ends = ["away", "server"]
 rate = "1Gbit/s"
 "#;
 
-const DOWNLOADS: &str = r#"set -euo pipefail
+const DOWNLOADS: &str = r#"set -Eeuo pipefail
+trap 'cat home.log away.log >&2' ERR
 home=$("$EKIDEN" keygen home.key) away=$("$EKIDEN" keygen away.key)
 mkdir files && truncate -s 200M files/file
 trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
@@ -215,8 +216,13 @@ allow = ["*"]
   done
   curl -s -o /dev/null -w '%{size_download}' --max-time 10 --socks5-hostname home:1080 http://server:8000/file > size &
   local curl=$!
-  sleep 8
-  controls=$(for node in home away; do ip netns exec $node ss -Htin '( sport = :7000 or dport = :7000 )' | grep -o 'cubic\|ekiden_far' | sort -u; done)
+  # Later than the connection to the exit, and before curl ends.
+  sleep 3
+  for _ in $(seq 12); do
+    controls=$(for node in home away; do ip netns exec $node ss -Htin '( sport = :7000 or dport = :7000 )' | { grep -o 'cubic\|ekiden_far' || true; } | sort -u; done)
+    [ "$(wc -w <<< "$controls")" -lt 2 ] || break
+    sleep 0.5
+  done
   wait $curl || true
   size=$(cat size)
   kill "${nodes[@]}"

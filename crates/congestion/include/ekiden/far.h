@@ -8,6 +8,8 @@
  * - A loss counts only where a queue has overflowed: more are lost than by chance, and round trips were long or it happens in two
  *   rounds in a row; or so many more that a policer must have dropped them. What is lost by chance is learnt only while the window
  *   is no more than what the path carries, and not in the rounds after a decrease: losses that fall with the window are congestion.
+ * - Where few segments are all that a path carries, one loss beyond chance with a long round trip is an overflow, as a mark (ECN) is
+ *   everywhere.
  * - Whatever the losses are taken for, the window is bounded by what the path has delivered (ek_far_proven).
  * - Jitter is what a queue seems to be where there is none: a third of the target at most. Where round trips swing by more than the
  *   target, a queue counts after three rounds.

@@ -47,8 +47,8 @@ impl Checker<'_> {
             let separate = tunnel.separate.unwrap_or(DEFAULT_SEPARATE);
             if separate && connections == *Pull::CONNECTIONS.end() {
                 let span = tunnel.connections.as_ref().map_or(name.span(), Spanned::span);
-                let reason =
-                    format!("connections: one less, with 'separate', which has one more; all may be {connections}");
+                let most = connections - 1;
+                let reason = format!("connections may be at most {most} with 'separate', which adds one");
                 return Err(self.source.error(&span, reason));
             }
             let queue = self.queue(tunnel.queue.as_ref(), DEFAULT_QUEUE, mtu)?;

@@ -3,6 +3,16 @@
 use std::fmt::Display;
 use std::path::Path;
 
+/// What was read of the file again, if it can be used and is another configuration than the one `before`. Else says why nothing changes.
+pub fn another<C: PartialEq, E: Display>(file: &Path, read: Result<C, E>, before: &C) -> Option<C> {
+    match read {
+        Ok(config) if config == *before => same(file),
+        Ok(config) => return Some(config),
+        Err(error) => refused(error),
+    }
+    None
+}
+
 /// Says that a configuration is not taken, and why.
 pub fn refused(why: impl Display) {
     tracing::error!("the configuration stays as it was: {why}");

@@ -304,17 +304,7 @@ impl Node {
 
     /// The configuration of the file, if it is another one and can be used by a tunnel that runs. Says what is done.
     fn read_again(&self, file: &Path) -> Option<Changed> {
-        let config = match Config::load(file) {
-            Ok(config) if config == self.config => {
-                reload::same(file);
-                return None;
-            }
-            Ok(config) => config,
-            Err(error) => {
-                reload::refused(error);
-                return None;
-            }
-        };
+        let config = reload::another(file, Config::load(file), &self.config)?;
         match self.prepare(&config) {
             Ok((listener, control)) => {
                 reload::taken(file);

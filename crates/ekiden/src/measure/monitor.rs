@@ -170,17 +170,7 @@ fn keep(args: &Run) -> anyhow::Result<()> {
 
 /// The configuration of the file, where it is another than the one `before`. The files that are open stay.
 fn read_again(file: &Path, before: &mut Config) -> Option<Config> {
-    let config = match Config::load(file) {
-        Ok(config) if config == *before => {
-            reload::same(file);
-            return None;
-        }
-        Ok(config) => config,
-        Err(error) => {
-            reload::refused(error);
-            return None;
-        }
-    };
+    let config = reload::another(file, Config::load(file), before)?;
     for (key, new, old) in [
         ("history", Some(&config.history), Some(&before.history)),
         ("key_file", config.key_file.as_ref(), before.key_file.as_ref()),

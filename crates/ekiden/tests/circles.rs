@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::modules::{Modules, Names, Uses, imports, of_crate, of_texts, resolve, uses};
+use crate::modules::{Modules, Names, Uses, of_crate, of_texts, resolve, uses};
 
 #[test]
 fn no_modules_use_each_other_in_a_circle() {
@@ -89,9 +89,9 @@ fn imports_of_whole_modules_are_seen() {
 /// module around the one that imports, or by another name for the crate or the parent.
 fn imported_whole(modules: &Modules) -> Vec<String> {
     let mut found = Vec::new();
-    for (module, text) in modules {
-        for (path, _) in imports(text) {
-            let to = resolve(module, &path);
+    for (module, own) in modules {
+        for (path, _) in &own.imports {
+            let to = resolve(module, path);
             let is_glob = to.split_last().is_some_and(|(last, whole)| last == "*" && modules.contains_key(whole));
             let from_crate = path.first().is_some_and(|first| ["crate", "super", "self"].contains(&first.as_str()));
             if is_glob || from_crate && module.starts_with(&to) {

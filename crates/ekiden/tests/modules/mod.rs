@@ -11,14 +11,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{Attribute, Item, UseTree, Visibility};
+
 /// Names from the root of a crate to a module, or to something in it.
 pub type Names = Vec<String>;
 
-/// A crate's modules and the text of each one's own file.
-pub type Modules = BTreeMap<Names, String>;
+/// A crate's modules.
+pub type Modules = BTreeMap<Names, Module>;
 
 /// The rooms of a module, and of which others each uses names.
 pub type Uses = BTreeMap<String, BTreeSet<String>>;
+
+/// What a module's own file names, without what is compiled for tests only.
+#[derive(Debug, Default)]
+pub struct Module {
+    /// The paths that it imports, and the name that each has there.
+    pub imports: Vec<(Names, String)>,
+    /// Its other paths that begin at the crate or at a parent.
+    paths: Vec<Names>,
+}
 
 /// A path as names.
 pub fn names(path: &str) -> Names {
@@ -34,7 +47,7 @@ pub fn of_crate(folder: &Path) -> Modules {
 
 /// The modules of a crate that is written down in a test: their paths and texts.
 pub fn of_texts(modules: &[(&str, &str)]) -> Modules {
-    modules.iter().map(|(path, text)| (names(path), without_tests(text))).collect()
+    modules.iter().map(|(path, text)| (names(path), Module::parse(path, text))).collect()
 }
 
 /// The modules below `folder`, which belongs to `parent`.
@@ -48,7 +61,8 @@ fn read(folder: &Path, parent: &[String], into: &mut Modules) {
         } else if path.extension().is_some_and(|extension| extension == "rs")
             && module.last().is_none_or(|name| name != "tests")
         {
-            into.insert(module, without_tests(&std::fs::read_to_string(&path).unwrap()));
+            let text = std::fs::read_to_string(&path).unwrap();
+            into.insert(module, Module::parse(&path.to_string_lossy(), &text));
         }
     }
 }
@@ -56,20 +70,20 @@ fn read(folder: &Path, parent: &[String], into: &mut Modules) {
 /// What the rooms of `parent` use of each other.
 pub fn uses(modules: &Modules, parent: &[String]) -> Uses {
     let inside =
-        || modules.iter().filter_map(|(module, text)| Some((module.strip_prefix(parent)?.first()?, module, text)));
+        || modules.iter().filter_map(|(path, module)| Some((path.strip_prefix(parent)?.first()?, path, module)));
     let mut uses: Uses = inside().map(|(room, ..)| (room.clone(), BTreeSet::new())).collect();
     let mut passed_on = BTreeMap::new();
-    for (path, name) in modules.get(parent).into_iter().flat_map(|text| imports(text)) {
-        let path = resolve(parent, &path);
+    for (path, name) in modules.get(parent).into_iter().flat_map(|module| &module.imports) {
+        let path = resolve(parent, path);
         if let Some([room, _, ..]) = path.strip_prefix(parent)
             && uses.contains_key(room)
         {
-            passed_on.insert(name, room.clone());
+            passed_on.insert(name.clone(), room.clone());
         }
     }
-    for (room, module, text) in inside() {
-        for path in paths(text).iter().map(|path| resolve(module, path)) {
-            let Some(name) = path.strip_prefix(parent).and_then(<[String]>::first) else { continue };
+    for (room, path, module) in inside() {
+        for used in module.within_the_crate().map(|used| resolve(path, used)) {
+            let Some(name) = used.strip_prefix(parent).and_then(<[String]>::first) else { continue };
             let used = if uses.contains_key(name) { Some(name) } else { passed_on.get(name) };
             uses.get_mut(room).unwrap().extend(used.filter(|used| *used != room).cloned());
         }
@@ -91,88 +105,123 @@ pub fn resolve(module: &[String], path: &[String]) -> Names {
     to
 }
 
-/// Without comments to the end of a line, and without what is compiled for tests only.
-fn without_tests(text: &str) -> String {
-    let mut text: String =
-        text.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
-    while let Some(start) = text.find("#[cfg(test)]") {
-        let rest = &text[start..];
-        let end = match (rest.find('{'), rest.find(';')) {
-            (Some(brace), semicolon) if semicolon.is_none_or(|semicolon| brace < semicolon) => closing(rest, brace),
-            (_, Some(semicolon)) => semicolon,
-            (_, None) => rest.len() - 1,
-        };
-        text.replace_range(start..=start + end, "");
+impl Module {
+    fn parse(name: &str, text: &str) -> Self {
+        let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let mut module = Self::default();
+        module.visit_file(&file);
+        module
     }
-    text
-}
 
-/// Where the brace at `open` is closed.
-fn closing(text: &str, open: usize) -> usize {
-    let mut depth = 0;
-    for (at, byte) in text.bytes().enumerate().skip(open) {
-        match byte {
-            b'{' => depth += 1,
-            b'}' if depth == 1 => return at,
-            b'}' => depth -= 1,
-            _ => {}
+    /// Every path that begins at the crate or at a parent.
+    fn within_the_crate(&self) -> impl Iterator<Item = &Names> {
+        let imports = self.imports.iter().map(|(path, _)| path).filter(|path| is_from_the_crate(path));
+        imports.chain(&self.paths)
+    }
+
+    fn path(&mut self, path: Names) {
+        if path.len() > 1 && is_from_the_crate(&path) {
+            self.paths.push(path);
         }
     }
-    text.len() - 1
-}
 
-/// The paths in a text that begin at the crate or at the parent.
-fn paths(text: &str) -> Vec<Names> {
-    let begins = |at: &usize| {
-        let inside = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-        !text[..*at].ends_with(inside)
-    };
-    let roots = ["crate::", "super::"].into_iter().flat_map(|root| text.match_indices(root)).map(|(at, _)| at);
-    roots.filter(begins).flat_map(|at| leaves(&text[at..])).map(|(path, _)| path).collect()
-}
-
-/// The paths that a text imports, and the name that each has there.
-pub fn imports(text: &str) -> Vec<(Names, String)> {
-    let uses =
-        text.match_indices("use ").filter(|(at, _)| !text[..*at].ends_with(|c: char| c.is_alphanumeric() || c == '_'));
-    uses.flat_map(|(at, word)| leaves(&text[at + word.len()..])).collect()
-}
-
-/// The path at the beginning of a text, or if it ends in a list in braces, those in the list; and the name that each is
-/// imported as.
-fn leaves(text: &str) -> Vec<(Names, String)> {
-    let mut found = Vec::new();
-    tree(text, Names::new(), &mut found);
-    found
-}
-
-/// Returns what follows.
-fn tree<'a>(text: &'a str, mut path: Names, into: &mut Vec<(Names, String)>) -> &'a str {
-    let mut rest = text.trim_start();
-    loop {
-        if let Some(mut list) = rest.strip_prefix('{') {
-            while !list.is_empty() && !list.starts_with('}') {
-                list = tree(list, path.clone(), into);
-                list = list.trim_start_matches(|c| c != ',' && c != '}');
-                list = list.strip_prefix(',').unwrap_or(list).trim_start();
+    fn import(&mut self, tree: &UseTree, mut path: Names) {
+        match tree {
+            UseTree::Path(deeper) => {
+                path.push(deeper.ident.to_string());
+                self.import(&deeper.tree, path);
             }
-            return list.strip_prefix('}').unwrap_or(list);
-        }
-        let (name, after) = rest.strip_prefix('*').map_or_else(|| word(rest), |after| ("*", after));
-        path.extend(Some(name.to_owned()).filter(|name| !name.is_empty()));
-        rest = after;
-        match rest.strip_prefix("::") {
-            Some(deeper) if !name.is_empty() => rest = deeper,
-            _ => break,
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.import(tree, path.clone())),
+            UseTree::Glob(_) => {
+                path.push("*".to_owned());
+                self.imports.push((path, "*".to_owned()));
+            }
+            UseTree::Name(name) => {
+                path.push(name.ident.to_string());
+                let name = path.iter().rfind(|name| *name != "self").cloned();
+                self.imports.push((path, name.unwrap_or_default()));
+            }
+            UseTree::Rename(renamed) => {
+                path.push(renamed.ident.to_string());
+                self.imports.push((path, renamed.rename.to_string()));
+            }
         }
     }
-    let renamed = rest.trim_start().strip_prefix("as ").map(|name| word(name).0.to_owned());
-    let name = renamed.or_else(|| path.iter().rfind(|name| *name != "self").cloned()).unwrap_or_default();
-    into.push((path, name));
-    rest
+
+    /// A macro's words are no syntax that anybody knows: paths are names with two colons between them.
+    fn tokens(&mut self, tokens: &TokenStream) {
+        let mut path = Names::new();
+        let mut colons = 0;
+        for token in tokens.clone() {
+            match token {
+                TokenTree::Punct(punct) if punct.as_char() == ':' => {
+                    colons += 1;
+                    continue;
+                }
+                TokenTree::Ident(name) => {
+                    if colons != 2 {
+                        self.path(std::mem::take(&mut path));
+                    }
+                    path.push(name.to_string());
+                }
+                TokenTree::Group(group) => {
+                    self.path(std::mem::take(&mut path));
+                    self.tokens(&group.stream());
+                }
+                TokenTree::Punct(_) | TokenTree::Literal(_) => self.path(std::mem::take(&mut path)),
+            }
+            colons = 0;
+        }
+        self.path(path);
+    }
 }
 
-/// A text's first word, and what follows.
-fn word(text: &str) -> (&str, &str) {
-    text.split_at(text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len()))
+impl<'a> Visit<'a> for Module {
+    fn visit_item(&mut self, item: &'a Item) {
+        if !attributes(item).iter().any(is_for_tests) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'a syn::ItemUse) {
+        self.import(&item.tree, Names::new());
+    }
+
+    fn visit_path(&mut self, path: &'a syn::Path) {
+        self.path(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, called: &'a syn::Macro) {
+        self.visit_path(&called.path);
+        self.tokens(&called.tokens);
+    }
+
+    /// `pub(in crate::a)` uses nothing of `a`.
+    fn visit_visibility(&mut self, _: &'a Visibility) {}
+}
+
+fn is_from_the_crate(path: &[String]) -> bool {
+    path.first().is_some_and(|first| first == "crate" || first == "super")
+}
+
+fn is_for_tests(attribute: &Attribute) -> bool {
+    attribute.path().is_ident("cfg") && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+}
+
+fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
 }

@@ -1,7 +1,7 @@
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
-use crate::{FileKind, read};
+use crate::{FileKind, line_at, read};
 
 /// Why a configuration cannot be used: `FILE:LINE: reason`, in one line.
 #[derive(Debug, thiserror::Error)]
@@ -30,8 +30,7 @@ impl ConfigError {
 
     /// About what stands at `span` of the file's text, if that is known.
     pub fn at(file: &Path, text: &str, span: Option<Range<usize>>, reason: String) -> Self {
-        let before = span.and_then(|span| text.as_bytes().get(..span.start));
-        let line = before.map(|before| before.iter().filter(|&&byte| byte == b'\n').count() + 1);
+        let line = span.filter(|span| span.start <= text.len()).map(|span| line_at(text, span.start));
         Self { file: file.into(), line, reason, is_lack: false }
     }
 }

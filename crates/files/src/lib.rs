@@ -16,7 +16,7 @@ mod write;
 pub use config::{ConfigError, in_range, read_config};
 pub use explain::explain;
 pub use nearest::{nearest, suggestion};
-pub use place::line_of;
+pub use place::{line_at, line_of};
 pub use read::{FileKind, Opened, ReadError, open, read, without_mark};
 pub use secret::{Exposed, SecretError, one_line, read_secret};
 pub use write::{

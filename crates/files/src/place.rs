@@ -1,6 +1,11 @@
-//! Where a key of a TOML file stands.
+//! Where something stands in a text: its line, also that of a key of a TOML file.
 
 use toml::de::{DeTable, DeValue};
+
+/// The line, counted from 1, of the byte at this offset.
+pub fn line_at(text: &str, at: usize) -> usize {
+    1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count()
+}
 
 /// The line, counted from 1, of the key or table that `path` leads to from the top of the file. `None` if that is not written.
 pub fn line_of(text: &str, path: &[&str]) -> Option<usize> {
@@ -15,7 +20,7 @@ pub fn line_of(text: &str, path: &[&str]) -> Option<usize> {
             _ => None,
         };
     }
-    Some(1 + text.bytes().take(at?).filter(|&byte| byte == b'\n').count())
+    Some(line_at(text, at?))
 }
 
 #[cfg(test)]

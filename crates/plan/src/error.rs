@@ -1,5 +1,6 @@
 //! Why a path cannot be planned.
 
+use ekiden_config::ConfigError;
 use ekiden_files::ReadError;
 
 /// Why a path cannot be planned: one line, with the place.
@@ -13,6 +14,9 @@ pub enum Error {
         /// Why not.
         source: ReadError,
     },
+    /// It is no description of a path.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// It is no path record.
     #[error(transparent)]
     Record(#[from] ekiden_record::Error),

@@ -1,6 +1,9 @@
 //! A description of a path, as it is written.
 
-use ekiden_files::{explain, line_of};
+use std::path::Path;
+
+use ekiden_config::Source;
+use ekiden_files::{line_at, line_of};
 use ekiden_model::rounds::Sender;
 use ekiden_units::path::{BUFFERS, RATES, RTTS};
 use ekiden_units::{BitRate, Bytes, Fraction, HostPort, HostText, Time};
@@ -84,23 +87,19 @@ enum RawControl {
 
 /// What a description says. `file` is the name that errors have; `direction` goes before that of the file.
 pub fn values(text: &str, file: &str, direction: Option<Direction>) -> Result<Values, Error> {
-    let source = Source { text, file };
-    let raw: Raw = toml::from_str(text).map_err(|error| {
-        let place = error.span().filter(|span| !span.is_empty()).map_or(file.into(), |span| source.place(span.start));
-        Error::wrong(place, explain(text, &error))
-    })?;
-    source.values(raw, direction)
+    let source = Source { text, file: Path::new(file) };
+    let raw = source.read()?;
+    Description { source }.values(raw, direction)
 }
 
-struct Source<'a> {
-    text: &'a str,
-    file: &'a str,
+/// Turns what is written into values that know where they stand.
+struct Description<'a> {
+    source: Source<'a>,
 }
 
-impl Source<'_> {
+impl Description<'_> {
     fn place(&self, at: usize) -> String {
-        let line = 1 + self.text.bytes().take(at).filter(|&byte| byte == b'\n').count();
-        format!("{}:{line}", self.file)
+        format!("{}:{}", self.source.file.display(), line_at(self.source.text, at))
     }
 
     fn given<T>(&self, value: Spanned<T>) -> Given<T> {
@@ -167,8 +166,10 @@ impl Source<'_> {
 
     fn sites(&self, raw: IndexMap<Spanned<String>, RawSite>) -> Result<Vec<Site>, Error> {
         if raw.len() > SITES_MOST {
-            let line = line_of(self.text, &["site"]).map_or(self.file.into(), |line| format!("{}:{line}", self.file));
-            return Err(Error::wrong(line, format!("{} sites are too many: at most {SITES_MOST}", raw.len())));
+            let Source { text, file } = self.source;
+            let file = file.display();
+            let place = line_of(text, &["site"]).map_or(file.to_string(), |line| format!("{file}:{line}"));
+            return Err(Error::wrong(place, format!("{} sites are too many: at most {SITES_MOST}", raw.len())));
         }
         let known: Vec<String> = raw.keys().map(|name| name.get_ref().clone()).collect();
         raw.into_iter().map(|(name, site)| self.site(&name, site, &known)).collect()

@@ -13,13 +13,13 @@ mod tunnel;
 mod via;
 
 use std::ops::RangeInclusive;
+use std::path::Path;
 
-use ekiden_files::explain;
+use ekiden_config::Source;
 use ekiden_units::{BitRate, Bytes, Time, is_control_name};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
-use crate::error::Source;
 use crate::left_out::{DEFAULT_ECN, DEFAULT_FORWARDS, DEFAULT_PROFILE};
 use crate::raw::{Named, RATES, RawFlow, RawNode, RawRate, RawScenario, RawTcp};
 use crate::via::AUTO;
@@ -64,9 +64,8 @@ const RTO_MINS: RangeInclusive<Time> = Time::ms(1)..=Time::secs(60);
 const NODES_MOST: usize = 250;
 
 pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
-    let source = Source { text, file };
-    let raw: RawScenario =
-        toml::from_str(text).map_err(|error| source.error(&error.span().unwrap_or(0..0), explain(text, &error)))?;
+    let source = Source { text, file: Path::new(file) };
+    let raw: RawScenario = source.read()?;
     let checker = Checker { source };
     checker.name("scenario", &raw.name)?;
     let base = checker.tcp(&raw.tcp, &default_tcp())?;
@@ -99,21 +98,21 @@ impl Checker<'_> {
         for (name, node) in raw {
             self.node_name(name)?;
             if nodes.len() == NODES_MOST {
-                return Err(self.source.error(&name.span(), format!("more than {NODES_MOST} nodes")));
+                return Err(self.wrong(name.span(), format!("more than {NODES_MOST} nodes")));
             }
             let kind = node.kind.unwrap_or(DEFAULT_KIND);
             if let (false, Some(first)) = (kind == NodeKind::Proxy, node.next.first()) {
                 let reason = format!("node '{}' has 'next', which only a proxy has", name.get_ref());
-                return Err(self.source.error(&first.span(), reason));
+                return Err(self.wrong(first.span(), reason));
             }
             if let (false, Some(forwards)) = (kind == NodeKind::Proxy, &node.forwards) {
                 let reason = format!("node '{}' has 'forwards', which only a proxy has", name.get_ref());
-                return Err(self.source.error(&forwards.span(), reason));
+                return Err(self.wrong(forwards.span(), reason));
             }
             self.proxies(&node.next, raw)?;
             if let Some(own) = node.next.iter().find(|proxy| *proxy == name) {
                 let reason = format!("the 'next' of '{}' leads to itself; leave it out there", name.get_ref());
-                return Err(self.source.error(&own.span(), reason));
+                return Err(self.wrong(own.span(), reason));
             }
             let next = node.next.iter().map(|proxy| proxy.get_ref().clone()).collect();
             let forwards = node.forwards.as_ref().map_or(DEFAULT_FORWARDS, |forwards| *forwards.get_ref());
@@ -127,7 +126,7 @@ impl Checker<'_> {
             Some(name) => {
                 if !is_control_name(name.get_ref()) {
                     let reason = format!("'{}' is not the name of a congestion control, such as reno", name.get_ref());
-                    return Err(self.source.error(&name.span(), reason));
+                    return Err(self.wrong(name.span(), reason));
                 }
                 name.get_ref().clone()
             }
@@ -195,11 +194,11 @@ impl Checker<'_> {
             let via = self.via(name.get_ref(), &flow.via, nodes)?;
             if flow.from.get_ref() == flow.to.get_ref() {
                 let reason = format!("flow '{}' goes from '{}' to itself", name.get_ref(), flow.from.get_ref());
-                return Err(self.source.error(&flow.to.span(), reason));
+                return Err(self.wrong(flow.to.span(), reason));
             }
             if let Some(end) = flow.via.iter().find(|proxy| [&flow.from, &flow.to].contains(proxy)) {
                 let reason = format!("flow '{}' goes via its own end '{}'", name.get_ref(), end.get_ref());
-                return Err(self.source.error(&end.span(), reason));
+                return Err(self.wrong(end.span(), reason));
             }
             let amount = match (&flow.bytes, &flow.duration) {
                 (Some(_), None) => Amount::Bytes(self.within("bytes", &flow.bytes, Bytes(1), &AMOUNTS)?),
@@ -208,11 +207,11 @@ impl Checker<'_> {
                 }
                 (Some(_), Some(duration)) => {
                     let reason = format!("flow '{}' has 'bytes' and 'duration'; keep one of them", name.get_ref());
-                    return Err(self.source.error(&duration.span(), reason));
+                    return Err(self.wrong(duration.span(), reason));
                 }
                 (None, None) => {
                     let reason = format!("flow '{}' needs either 'bytes' or 'duration'", name.get_ref());
-                    return Err(self.source.error(&name.span(), reason));
+                    return Err(self.wrong(name.span(), reason));
                 }
             };
             let end = match (amount, &flow.end) {
@@ -223,7 +222,7 @@ impl Checker<'_> {
                         "flow '{}' has 'bytes', and so ends when all have arrived; leave 'end' out",
                         name.get_ref()
                     );
-                    return Err(self.source.error(&end.span(), reason));
+                    return Err(self.wrong(end.span(), reason));
                 }
             };
             let file = match &flow.file {
@@ -233,7 +232,7 @@ impl Checker<'_> {
             if let (Some(file), None | Some(FlowEnd::Drain)) = (&flow.file, end) {
                 let reason =
                     format!("flow '{}' has a 'file', and so needs a 'duration' with end = \"cut\"", name.get_ref());
-                return Err(self.source.error(&file.span(), reason));
+                return Err(self.wrong(file.span(), reason));
             }
             flows.insert(
                 name.get_ref().clone(),
@@ -257,7 +256,7 @@ impl Checker<'_> {
         if let Some((name, _)) =
             nodes.iter().find(|(name, _)| !scenario.links.values().any(|link| link.ends.contains(name.get_ref())))
         {
-            return Err(self.source.error(&name.span(), format!("node '{}' has no link", name.get_ref())));
+            return Err(self.wrong(name.span(), format!("node '{}' has no link", name.get_ref())));
         }
         for (name, node) in nodes {
             self.stretches(scenario, &format!("the 'next' of '{}'", name.get_ref()), name, &node.next)?;
@@ -284,7 +283,7 @@ impl Checker<'_> {
         self.known(to, nodes)?;
         if from == to {
             let reason = format!("{what} goes from '{}' to itself", from.get_ref());
-            return Err(self.source.error(&to.span(), reason));
+            return Err(self.wrong(to.span(), reason));
         }
         self.stretches(scenario, what, from, std::slice::from_ref(to))
     }
@@ -304,7 +303,7 @@ impl Checker<'_> {
                     at.get_ref(),
                     stop.get_ref()
                 );
-                return Err(self.source.error(&stop.span(), reason));
+                return Err(self.wrong(stop.span(), reason));
             }
             at = stop;
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 
+use ekiden_config::ConfigError;
 use toml::{Table, Value};
 
 use crate::{Error, Scenario, resolve};
@@ -188,7 +189,7 @@ fn changed(text: &str, settings: &[Setting]) -> Result<Scenario, String> {
     let text = toml::to_string(&table).map_err(|error| error.to_string())?;
     resolve::scenario(&text, "").map_err(|error| match error {
         // The setting has said the key.
-        Error::Invalid { reason, .. } => {
+        Error::Invalid(ConfigError { reason, .. }) => {
             let keys = settings.iter().flat_map(|setting| &setting.keys);
             let shorter = keys.filter_map(|key| reason.strip_prefix(&format!("{key}: "))).next();
             shorter.map(str::to_owned).unwrap_or(reason)

@@ -48,7 +48,7 @@ impl Checker<'_> {
                     }),
                     (Some(only), None) | (None, Some(only)) => {
                         let reason = format!("{what} needs both 'on' and 'off', or neither");
-                        return Err(self.source.error(&only.span(), reason));
+                        return Err(self.wrong(only.span(), reason));
                     }
                 },
             };
@@ -64,7 +64,7 @@ impl Checker<'_> {
         match &raw.packet {
             Some(written) if packet > Bytes(mtu.into()) => {
                 let reason = format!("packet = {packet} is more than the MTU of its way, {mtu}");
-                Err(self.source.error(&written.span(), reason))
+                Err(self.wrong(written.span(), reason))
             }
             _ => Ok(packet),
         }

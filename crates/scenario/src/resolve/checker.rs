@@ -3,10 +3,10 @@
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 
+use ekiden_config::Source;
 use ekiden_files::suggestion;
 use serde_spanned::Spanned;
 
-use crate::error::Source;
 use crate::left_out::DEFAULT_FORWARDS;
 use crate::raw::{Named, RawNode};
 use crate::via::AUTO;
@@ -20,6 +20,11 @@ pub(super) struct Checker<'a> {
 }
 
 impl Checker<'_> {
+    /// What is wrong with what stands at `span`.
+    pub fn wrong(&self, span: Range<usize>, reason: impl Into<String>) -> Error {
+        self.source.error(Some(span), reason.into()).into()
+    }
+
     /// Names become file names, host names and parts of `--set` paths.
     pub fn name(&self, what: &str, name: &Spanned<String>) -> Result<(), Error> {
         let text = name.get_ref();
@@ -30,14 +35,14 @@ impl Checker<'_> {
             return Ok(());
         }
         let reason = format!("'{text}' cannot name a {what}: 1 to {NAME_LENGTH_MOST} letters, digits, '-' and '_'");
-        Err(self.source.error(&name.span(), reason))
+        Err(self.wrong(name.span(), reason))
     }
 
     /// As any name, but for the word that a flow's `via` has for nodes' own choice.
     pub fn node_name(&self, name: &Spanned<String>) -> Result<(), Error> {
         if name.get_ref() == AUTO {
             let reason = format!("'{AUTO}' cannot name a node: in a flow's 'via' it lets nodes choose the path");
-            return Err(self.source.error(&name.span(), reason));
+            return Err(self.wrong(name.span(), reason));
         }
         self.name("node", name)
     }
@@ -47,7 +52,7 @@ impl Checker<'_> {
             return Ok(());
         }
         let near = suggestion(name.get_ref(), nodes.keys().map(|known| known.get_ref().as_str()));
-        Err(self.source.error(&name.span(), format!("there is no node '{}'{near}", name.get_ref())))
+        Err(self.wrong(name.span(), format!("there is no node '{}'{near}", name.get_ref())))
     }
 
     /// A known node that forwards packets.
@@ -63,11 +68,11 @@ impl Checker<'_> {
             }
             Some(NodeKind::Proxy) => {
                 let reason = format!("node '{}' has forwards = false, and must forward packets here", name.get_ref());
-                Err(self.source.error(&name.span(), reason))
+                Err(self.wrong(name.span(), reason))
             }
             _ => {
                 let reason = format!("node '{}' is a host; only routers and proxies forward", name.get_ref());
-                Err(self.source.error(&name.span(), reason))
+                Err(self.wrong(name.span(), reason))
             }
         }
     }
@@ -77,10 +82,10 @@ impl Checker<'_> {
         for (i, proxy) in chain.iter().enumerate() {
             self.known(proxy, nodes)?;
             if nodes[proxy].kind != Some(NodeKind::Proxy) {
-                return Err(self.source.error(&proxy.span(), format!("node '{}' is not a proxy", proxy.get_ref())));
+                return Err(self.wrong(proxy.span(), format!("node '{}' is not a proxy", proxy.get_ref())));
             }
             if chain[..i].contains(proxy) {
-                return Err(self.source.error(&proxy.span(), format!("'{}' comes twice in a chain", proxy.get_ref())));
+                return Err(self.wrong(proxy.span(), format!("'{}' comes twice in a chain", proxy.get_ref())));
             }
         }
         Ok(())
@@ -102,6 +107,6 @@ impl Checker<'_> {
 
     pub fn outside<T: Display>(&self, key: &str, at: &Range<usize>, value: T, range: &RangeInclusive<T>) -> Error {
         let reason = format!("{key} = {value} is out of range: {} to {}", range.start(), range.end());
-        self.source.error(at, reason)
+        self.wrong(at.clone(), reason)
     }
 }

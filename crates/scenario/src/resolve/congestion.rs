@@ -20,16 +20,15 @@ impl Checker<'_> {
         let mut all = CongestionParameters::default();
         for (group, parameters) in raw.get_ref() {
             let name = group.get_ref();
-            CongestionParameters::check_group(name)
-                .map_err(|error| self.source.error(&group.span(), message(&error)))?;
+            CongestionParameters::check_group(name).map_err(|error| self.wrong(group.span(), message(&error)))?;
             let of_group = written.entry(name.clone()).or_default();
             for (parameter, value) in parameters {
                 let set = all.set_number(&format!("{name}.{}", parameter.get_ref()), *value);
-                set.map_err(|error| self.source.error(&parameter.span(), message(&error)))?;
+                set.map_err(|error| self.wrong(parameter.span(), message(&error)))?;
                 of_group.insert(parameter.get_ref().clone(), *value);
             }
         }
-        Tunables::new(&all).map_err(|error| self.source.error(&raw.span(), message(&error)))?;
+        Tunables::new(&all).map_err(|error| self.wrong(raw.span(), message(&error)))?;
         Ok(written)
     }
 }

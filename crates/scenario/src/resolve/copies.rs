@@ -98,7 +98,7 @@ impl Checker<'_> {
                     let reason = format!(
                         "{kind} '{name}' joins copy to copy, but there are {others} of '{other}' and {count} of '{node_name}'"
                     );
-                    return Err(self.source.error(&node.span(), reason));
+                    return Err(self.wrong(node.span(), reason));
                 }
                 Some(_) => {}
             }
@@ -114,7 +114,7 @@ impl Checker<'_> {
         match chains.chain(tunnels).chain(gateways).find(|name| counts.contains_key(name.get_ref())) {
             Some(name) => {
                 let reason = format!("node '{0}' has copies; name one of them here, such as '{0}-0'", name.get_ref());
-                Err(self.source.error(&name.span(), reason))
+                Err(self.wrong(name.span(), reason))
             }
             None => Ok(()),
         }
@@ -123,7 +123,7 @@ impl Checker<'_> {
     fn add<T>(&self, all: &mut Named<T>, kind: &str, name: Spanned<String>, thing: T) -> Result<(), Error> {
         if all.contains_key(&name) {
             let reason = format!("{kind} '{}' is there twice, once of them as a copy", name.get_ref());
-            return Err(self.source.error(&name.span(), reason));
+            return Err(self.wrong(name.span(), reason));
         }
         all.insert(name, thing);
         Ok(())

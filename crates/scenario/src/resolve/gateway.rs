@@ -33,10 +33,10 @@ impl Checker<'_> {
             self.forwards(&gateway.node, nodes)?;
             let node = gateway.node.get_ref();
             if gateway.flows.is_empty() {
-                return Err(self.source.error(&name.span(), format!("gateway '{}' has no flows", name.get_ref())));
+                return Err(self.wrong(name.span(), format!("gateway '{}' has no flows", name.get_ref())));
             }
             for flow_name in &gateway.flows {
-                let refuse = |reason: String| Err(self.source.error(&flow_name.span(), reason));
+                let refuse = |reason: String| Err(self.wrong(flow_name.span(), reason));
                 let Some(flow) = scenario.flows.get(flow_name.get_ref()) else {
                     return refuse(format!("there is no flow '{}'", flow_name.get_ref()));
                 };
@@ -90,7 +90,7 @@ impl Checker<'_> {
             })),
             _ => match spans.into_iter().find_map(|(key, span)| Some((key, span?))) {
                 None => Ok(None),
-                Some((key, span)) => Err(self.source.error(&span, format!("'{key}' needs 'policy = \"paper\"'"))),
+                Some((key, span)) => Err(self.wrong(span, format!("'{key}' needs 'policy = \"paper\"'"))),
             },
         }
     }

@@ -37,7 +37,7 @@ impl Checker<'_> {
             let ends = link.ends.each_ref().map(|end| end.get_ref().clone());
             if ends[0] == ends[1] {
                 let reason = format!("link '{}' joins '{}' to itself", name.get_ref(), ends[0]);
-                return Err(self.source.error(&link.ends[1].span(), reason));
+                return Err(self.wrong(link.ends[1].span(), reason));
             }
             let mtu = self.within("mtu", &link.mtu, DEFAULT_MTU, &MTUS)?;
             let (both, forth, back) = apart(link);
@@ -55,7 +55,7 @@ impl Checker<'_> {
         let Some(rate) = &raw.rate else {
             let reason =
                 format!("link.{0}: missing field `rate`: it needs rate = …, or {key}.rate = …", link.get_ref());
-            return Err(self.source.error(&link.span(), reason));
+            return Err(self.wrong(link.span(), reason));
         };
         let (loss, loss_burst) = self.loss(raw)?;
         let (reorder, reorder_by) = self.reorder(raw)?;
@@ -93,7 +93,7 @@ impl Checker<'_> {
             Some(raw) if burst > 1 && loss.0 > most => {
                 let reason =
                     format!("loss = {loss} cannot come in runs of {burst}: at most {burst} of {} packets", burst + 1);
-                Err(self.source.error(&raw.span(), reason))
+                Err(self.wrong(raw.span(), reason))
             }
             _ => Ok((loss, burst)),
         }
@@ -106,7 +106,7 @@ impl Checker<'_> {
             (_, Some(_)) => Ok((part, Some(self.within("reorder_by", &raw.reorder_by, DEFAULT_DELAY, &REORDER_BYS)?))),
             (Some(raw), None) if part.0 > 0 => {
                 let reason = "reorder needs reorder_by: how late these packets are, such as \"5ms\"";
-                Err(self.source.error(&raw.span(), reason))
+                Err(self.wrong(raw.span(), reason))
             }
             _ => Ok((part, None)),
         }
@@ -120,11 +120,11 @@ impl Checker<'_> {
             let at = self.start("changes", &change.at)?;
             if let Some(last) = changes.last().filter(|last| last.at >= at) {
                 let reason = format!("changes: {at} comes after {}; write them in the order of time", last.at);
-                return Err(self.source.error(&change.at.span(), reason));
+                return Err(self.wrong(change.at.span(), reason));
             }
             if change.rate.is_none() && change.delay.is_none() {
                 let reason = "changes: nothing changes here; give a rate, a delay or both";
-                return Err(self.source.error(&raw.span(), reason));
+                return Err(self.wrong(raw.span(), reason));
             }
             let rate = change.rate.as_ref().map(|rate| self.rate("changes.rate", rate)).transpose()?;
             let delay =
@@ -145,7 +145,7 @@ impl Checker<'_> {
                     "outages: {at} is not after the end of the one before, at {}; write them in the order of time, and apart",
                     Time(last.at.0 + last.lasts.0)
                 );
-                return Err(self.source.error(&outage.at.span(), reason));
+                return Err(self.wrong(outage.at.span(), reason));
             }
             let lasts = *outage.lasts.get_ref();
             if !OUTAGES.contains(&lasts) {
@@ -165,7 +165,7 @@ impl Checker<'_> {
 
     fn is_short<T>(&self, key: &str, raw: &[Spanned<T>]) -> Result<(), Error> {
         match raw.get(LONGEST_SCHEDULE) {
-            Some(next) => Err(self.source.error(&next.span(), format!("{key}: more than {LONGEST_SCHEDULE}"))),
+            Some(next) => Err(self.wrong(next.span(), format!("{key}: more than {LONGEST_SCHEDULE}"))),
             None => Ok(()),
         }
     }

@@ -31,14 +31,14 @@ impl Checker<'_> {
             self.forwards(second, nodes)?;
             if first == second {
                 let reason = format!("{what} leads from '{}' to itself", first.get_ref());
-                return Err(self.source.error(&second.span(), reason));
+                return Err(self.wrong(second.span(), reason));
             }
             self.stretches(scenario, &what, first, std::slice::from_ref(second))?;
             let ends = tunnel.ends.each_ref().map(|end| end.get_ref().clone());
             if let Some((other, _)) = tunnels.iter().find(|(_, other)| ends.iter().all(|end| other.ends.contains(end)))
             {
                 let reason = format!("{what} has the same ends as tunnel '{other}'");
-                return Err(self.source.error(&name.span(), reason));
+                return Err(self.wrong(name.span(), reason));
             }
             let at_an_end = scenario.links.values().filter(|link| ends.iter().any(|end| link.ends.contains(end)));
             let mtu = at_an_end.map(|link| link.mtu()).max().unwrap_or_default();
@@ -49,7 +49,7 @@ impl Checker<'_> {
                 let span = tunnel.connections.as_ref().map_or(name.span(), Spanned::span);
                 let most = connections - 1;
                 let reason = format!("connections may be at most {most} with 'separate', which adds one");
-                return Err(self.source.error(&span, reason));
+                return Err(self.wrong(span, reason));
             }
             let queue = self.queue(tunnel.queue.as_ref(), DEFAULT_QUEUE, mtu)?;
             self.tunnel_limit(tunnel.queue.as_ref(), mtu)?;
@@ -92,17 +92,17 @@ impl Checker<'_> {
                 let paced = raw.paced.as_ref().map_or(default.paced, |paced| *paced.get_ref());
                 let pull = Pull { target, interval, unsent, paced };
                 match raw.target.as_ref().or(raw.interval.as_ref()).zip(pull.problem()) {
-                    Some((longer, reason)) => Err(self.source.error(&longer.span(), reason)),
+                    Some((longer, reason)) => Err(self.wrong(longer.span(), reason)),
                     None => Ok(Some(pull)),
                 }
             }
             (Discipline::DropTail, None) => Ok(None),
             (Discipline::DropTail, Some((key, span))) => {
-                Err(self.source.error(&span, format!("'{key}' needs 'discipline = \"fq_codel\"'")))
+                Err(self.wrong(span, format!("'{key}' needs 'discipline = \"fq_codel\"'")))
             }
             (Discipline::Red | Discipline::Codel, _) => {
                 let span = raw.discipline.as_ref().map(Spanned::span).unwrap_or_default();
-                Err(self.source.error(&span, "a tunnel's discipline is \"drop_tail\" or \"fq_codel\""))
+                Err(self.wrong(span, "a tunnel's discipline is \"drop_tail\" or \"fq_codel\""))
             }
         }
     }

@@ -23,14 +23,14 @@ impl Checker<'_> {
             }
             ([_, again, ..], _) => {
                 let reason = format!("via: flow '{flow}' has '{AUTO}' twice; once stands for all that nodes choose");
-                Err(self.source.error(&again.span(), reason))
+                Err(self.wrong(again.span(), reason))
             }
             ([auto], _) => {
                 let reason = format!(
                     "via: in flow '{flow}' '{AUTO}' must stand between two proxies, where it enters the overlay and where it leaves it, and \
                      these alone: [\"a\", \"{AUTO}\", \"c\"]"
                 );
-                Err(self.source.error(&auto.span(), reason))
+                Err(self.wrong(auto.span(), reason))
             }
         }
     }

@@ -26,6 +26,12 @@ impl Shape for bool {
     }
 }
 
+impl Shape for f64 {
+    fn shape() -> Value {
+        json!({ "type": "number" })
+    }
+}
+
 macro_rules! quantities {
     ($($kind:ty),+) => {
         $(impl Shape for $kind {

@@ -7,6 +7,7 @@ use std::path::Path;
 fn the_documentation_has_every_key_as_the_programs_read_it() {
     let pages = [
         ("docs/guide/reference.md", ekiden_relay::sections()),
+        ("docs/guide/overlay.md", ekiden_relay::member_sections()),
         ("docs/guide/tunnel.md", ekiden_tunnel::sections()),
         ("docs/guide/gateway.md", ekiden_gateway::sections()),
         ("docs/guide/monitor.md", ekiden_monitor::sections()),

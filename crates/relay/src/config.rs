@@ -35,6 +35,7 @@ use ekiden_config::words;
 pub use ekiden_config::{Key, Section};
 pub use limits::Limits;
 use raw::RawKind;
+pub use raw::members::member_sections;
 pub use raw::sections;
 
 /// A node's configuration, resolved and checked.

@@ -1,14 +1,15 @@
 //! `ekiden overlay join`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::builder::NonEmptyStringValueParser;
 use ekiden_overlay::member::{Member, Position};
 use ekiden_relay::edit::IfPresent;
-use ekiden_relay::{Config, ConfigError, Pattern};
+use ekiden_relay::{Config, ConfigError, Pattern, member_sections};
 use ekiden_units::{AddressError, HostPort};
 
+use crate::about::About;
 use crate::out;
 use crate::whose::whose;
 
@@ -22,14 +23,16 @@ const PRICE_MOST: f64 = 1e9;
 #[derive(clap::Args)]
 pub struct Args {
     /// The members file (TOML).
-    #[arg(value_name = "FILE")]
-    members: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present_any = ["keys", "schema"])]
+    members: Option<PathBuf>,
+    #[command(flatten)]
+    about: About,
     /// The node's configuration (TOML), with its name and key_file.
-    #[arg(short, long, value_name = "FILE")]
-    config: PathBuf,
+    #[arg(short, long, value_name = "FILE", required_unless_present_any = ["keys", "schema"])]
+    config: Option<PathBuf>,
     /// Where other nodes reach its leg listener: HOST:PORT.
-    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
-    address: String,
+    #[arg(long, value_name = "HOST:PORT", value_parser = address, required_unless_present_any = ["keys", "schema"])]
+    address: Option<String>,
     /// A destination that the node is near, as in a route; may be said again.
     #[arg(long, value_name = "DESTINATION", value_parser = destination)]
     near: Vec<String>,
@@ -50,15 +53,21 @@ pub struct Args {
     replace: bool,
 }
 
-/// Writes the entry.
+/// Writes the entry, or tells of the file's keys.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    match (&args.members, &args.config, &args.address) {
+        (Some(members), Some(config), Some(address)) => write(members, config, address, args),
+        _ => args.about.told("a members file of an ekiden overlay", &member_sections()).map(drop),
+    }
+}
+
+fn write(members: &Path, config: &Path, address: &str, args: &Args) -> anyhow::Result<()> {
     // Without its [overlay]: the members file may not be there yet, or lack this node.
-    let (name, key) =
-        Config::own_name_and_key(&args.config).map_err(|error| whose(&args.config, "overlay join -c", error))?;
-    let no_key = || ConfigError::whole(&args.config, "there is no key_file: make a key with `ekiden keygen FILE`");
+    let (name, key) = Config::own_name_and_key(config).map_err(|error| whose(config, "overlay join -c", error))?;
+    let no_key = || ConfigError::whole(config, "there is no key_file: make a key with `ekiden keygen FILE`");
     let key = key.ok_or_else(no_key)?;
     let member = Member {
-        address: args.address.clone(),
+        address: address.to_owned(),
         fingerprint: key.to_string(),
         near: args.near.clone(),
         region: args.region.clone(),
@@ -67,11 +76,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         relays: !args.no_relay,
     };
     let if_present = if args.replace { IfPresent::Replace } else { IfPresent::Refuse };
-    let was_there = ekiden_relay::join(&args.members, &name, &member, if_present)
-        .map_err(|error| whose(&args.members, "overlay join", error))
+    let was_there = ekiden_relay::join(members, &name, &member, if_present)
+        .map_err(|error| whose(members, "overlay join", error))
         .context("nothing is written")?;
     let done = if was_there { "changed" } else { "added" };
-    out::line(format_args!("{done} [node.{name}] in {}", args.members.display()))
+    out::line(format_args!("{done} [node.{name}] in {}", members.display()))
 }
 
 /// An address with a port, as an option says it.

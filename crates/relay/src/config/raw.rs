@@ -1,6 +1,8 @@
 //! The configuration file as it is written, with the description of each key. [`super::resolve`] checks it and puts in the
 //! defaults.
 
+pub mod members;
+
 use std::ops::RangeInclusive;
 
 use ekiden_bpf::named::{RawCongestion, sections as congestion_sections};
@@ -175,7 +177,7 @@ section! {
 
 section! {
     RawOverlay: "[overlay]"
-    /// The nodes of the overlay, the same file on each of them: for each a table `[node.NAME]` with `address`, `fingerprint` and `near`, the destinations for which it is the exit; and `region`, `price` and `relays` if wanted. They are peers, and may connect to each leg listener with TLS.
+    /// The nodes of the overlay, the same file on each of them, with a table `[node.NAME]` for each (`ekiden overlay join`). They are peers, and may connect to each leg listener with TLS.
     members_file: Option<Spanned<String>> = "a file", unset "the nodes are in etcd, [overlay.etcd]";
     /// A socket file on which other programs of this host ask what is known of a path. Whoever can reach it may ask: its folder says who that is.
     ask_socket: Option<Spanned<String>> = "a file";

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use ekiden_files::read_config;
 use ekiden_keys::{Fingerprint, Identity};
-use ekiden_overlay::member::Member;
+use ekiden_overlay::member::{Member, Position};
 use ekiden_registry::{Access, OverlayId, Settings};
 use ekiden_relay_proto::Target;
 use indexmap::IndexMap;
-use serde::Deserialize;
 use serde_spanned::Spanned;
 
 use super::super::overlay::{Joining, Overlay, OverlayNode, check_address};
+use super::super::raw::members::{RawMember, RawMembers};
 use super::super::raw::{RELAYS, RawEtcd, RawOverlay, RawRoute};
 use super::super::{Listener, Peer, Tcp};
 use super::{OwnKey, Resolver, Result, given};
@@ -25,14 +25,6 @@ const ETCD_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What fits into `sockaddr_un`, in bytes.
 const SOCKET_PATH_MOST: usize = 107;
-
-/// A members file.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawMembers {
-    #[serde(default)]
-    node: IndexMap<Spanned<String>, Spanned<Member>>,
-}
 
 /// A node of a members file, and where it stands there.
 struct ReadMember {
@@ -159,23 +151,40 @@ impl Resolver<'_> {
         let mut keys: IndexMap<Fingerprint, String> = IndexMap::new();
         let mut addresses: IndexMap<Target, String> = IndexMap::new();
         let mut all = Vec::new();
-        for (written, member) in &raw.node {
-            let at = member.span();
-            let (name, member) = (self.node_name(written)?, member.get_ref());
-            let fingerprint: Fingerprint = self.parsed(&member.fingerprint, Some(at.clone()))?;
+        for (written, raw) in raw.node {
+            let at = raw.span();
+            let (name, raw) = (self.node_name(&written)?, raw.into_inner());
+            let fingerprint: Fingerprint = self.parsed(raw.fingerprint.get_ref(), Some(raw.fingerprint.span()))?;
             if let Some(other) = keys.insert(fingerprint, name.clone()) {
                 return Err(self.error(Some(at), format!("'{name}' has the same key as '{other}'")));
             }
-            let address: Target = self.parsed(&member.address, Some(at.clone()))?;
+            let address: Target = self.parsed(raw.address.get_ref(), Some(raw.address.span()))?;
             if let Some(other) = addresses.insert(address.clone(), name.clone()) {
                 let message = format!("'{name}' has the address of '{other}', {address}: one listener is one node's");
                 return Err(self.error(Some(at), message));
             }
+            let member = self.member(raw)?;
             let node =
-                OverlayNode::of(member).map_err(|why| self.error(Some(at.clone()), format!("'{name}': {why}")))?;
+                OverlayNode::of(&member).map_err(|why| self.error(Some(at.clone()), format!("'{name}': {why}")))?;
             all.push(ReadMember { name, at, fingerprint, address, node });
         }
         Ok(all)
+    }
+
+    fn member(&self, raw: RawMember) -> Result<Member> {
+        let at = raw
+            .at
+            .as_ref()
+            .map(|at| Position::try_from(at.get_ref().clone()).map_err(|message| self.error(Some(at.span()), message)));
+        Ok(Member {
+            at: at.transpose()?,
+            price: raw.price(),
+            relays: raw.relays(),
+            address: raw.address.into_inner(),
+            fingerprint: raw.fingerprint.into_inner(),
+            near: raw.near.unwrap_or_default(),
+            region: raw.region,
+        })
     }
 
     /// The way of a route with `via = "auto"`.

@@ -88,17 +88,15 @@ impl fmt::Display for Algorithm {
 
 /// No [`Algorithm`] has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is none of ekiden's congestion controls (ekiden_hstcp, ekiden_ghstcp, ekiden_bic, ekiden_far)")]
+#[error("'{0}' is none of ekiden's congestion controls ({known})", known = Algorithm::LOADABLE.map(Algorithm::name).join(", "))]
 pub struct UnknownAlgorithm(pub String);
 
 impl FromStr for Algorithm {
     type Err = UnknownAlgorithm;
 
     fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
-        [Self::Reno, Self::Hstcp, Self::Ghstcp, Self::Bic, Self::Far]
-            .into_iter()
-            .find(|algorithm| algorithm.name() == name)
-            .ok_or_else(|| UnknownAlgorithm(name.into()))
+        let mut all = std::iter::once(Self::Reno).chain(Self::LOADABLE);
+        all.find(|algorithm| algorithm.name() == name).ok_or_else(|| UnknownAlgorithm(name.into()))
     }
 }
 
@@ -174,6 +172,12 @@ pub trait CongestionControl {
     fn pacing_rate(&self) -> Option<f64> {
         None
     }
+}
+
+/// The names that [`control`] knows.
+pub fn names() -> Vec<&'static str> {
+    let others = [Algorithm::Reno.name(), Cubic::NAME, LinuxBic::NAME, LinuxBbr::NAME, Bbr3::NAME];
+    others.into_iter().chain(Algorithm::LOADABLE.map(Algorithm::name)).collect()
 }
 
 /// A new connection's congestion control by name: `cubic`, which is RFC 9438's, `bic` and `bbr`, which are Linux's, `bbr3`,

@@ -4,6 +4,7 @@ mod bic;
 mod cubic;
 mod far;
 mod linux;
+mod names;
 mod rfc3649;
 mod slow_start;
 mod trend;

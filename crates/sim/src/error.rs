@@ -4,9 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is no such congestion control here.
-    #[error(
-        "{whose}.tcp.congestion: the simulator has no '{name}'; it has reno, cubic, bic, bbr, bbr3, ekiden_hstcp, ekiden_ghstcp, ekiden_bic, ekiden_far"
-    )]
+    #[error("{whose}.tcp.congestion: the simulator has no '{name}'; it has {}", ekiden_congestion::names().join(", "))]
     Congestion {
         /// A node or a tunnel, such as `node.island`.
         whose: String,

@@ -4,6 +4,8 @@ use std::process::Command;
 
 use libtest_mimic::{Failed, Trial};
 
+use crate::script::HARNESS;
+
 /// Name and script; each runs in a lab of its own, on the client.
 const THROUGH_PROXIES: &[(&str, &str)] = &[
     ("curl", include_str!("clients/curl.sh")),
@@ -104,7 +106,7 @@ fn in_lab(scenario: &str, script: &str, variables: &[(&str, &str)]) -> Result<()
     let output = Command::new(ekiden)
         .args(["lab", "shell"])
         .arg(&file)
-        .args(["client", "--", "bash", "-c", &format!("{PRELUDE}\n{script}")])
+        .args(["client", "--", "bash", "-c", &format!("{HARNESS}\n{PRELUDE}\n{script}")])
         .env("EKIDEN", ekiden)
         .envs(variables.iter().copied())
         .env("TMPDIR", folder.path())

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use libtest_mimic::{Failed, Trial};
 
-const COMMON: &str = include_str!("overlay/common.sh");
+use crate::script::HARNESS;
+
 const PRELUDE: &str = include_str!("overlay/prelude.sh");
 const TRIALS: &[(&str, &str)] = &[
     ("streams take the path that carries more", include_str!("overlay/detour.sh")),
@@ -75,12 +76,12 @@ pub fn trials() -> Vec<Trial> {
     let name = "streams share a leg as their classes say";
     trials.push(Trial::test(name, classes).with_ignored_flag(!root));
     let name = "nodes know each other by etcd, and go on without it";
-    trials.push(Trial::test(name, || outcome(alone(&format!("{COMMON}\n{REGISTRY}")))).with_ignored_flag(!root));
+    trials.push(Trial::test(name, || outcome(alone(&format!("{HARNESS}\n{REGISTRY}")))).with_ignored_flag(!root));
     let name = "etcd and its overlay are set up as docs/guide/overlay.md says";
     trials.push(Trial::test(name, etcd_as_in_the_guide).with_ignored_flag(!root));
     let name = "programs of other users ask a node of paths";
     trials.push(
-        Trial::test(name, || outcome(alone(&format!("{COMMON}\n{ASKED}")).env("EXAMPLE", example())))
+        Trial::test(name, || outcome(alone(&format!("{HARNESS}\n{ASKED}")).env("EXAMPLE", example())))
             .with_ignored_flag(!root),
     );
     let name = "four sites take a detour around a lossy leg simulated and in the lab";
@@ -96,11 +97,11 @@ pub fn trials() -> Vec<Trial> {
 
 /// Runs a script behind the prelude, at the client of the network.
 fn run(script: &str) -> Result<(), Failed> {
-    outcome(shell("detour.toml", &format!("{COMMON}\n{PRELUDE}\n{script}")))
+    outcome(shell("detour.toml", &format!("{HARNESS}\n{PRELUDE}\n{script}")))
 }
 
 fn classes() -> Result<(), Failed> {
-    let mut command = shell("classes.toml", &format!("{COMMON}\n{TWO_NODES}\n{CLASSES}"));
+    let mut command = shell("classes.toml", &format!("{HARNESS}\n{TWO_NODES}\n{CLASSES}"));
     command.env("CLASSES", CLASSES_USED).env("TRAFFIC", TRAFFIC);
     outcome(command)
 }
@@ -150,7 +151,7 @@ fn guide() -> Result<(), Failed> {
 /// The guide's commands for etcd, and its node.
 fn etcd_as_in_the_guide() -> Result<(), Failed> {
     let blocks = GUIDE.split("\n```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
-    let mut command = alone(&format!("{COMMON}\n{ETCD}"));
+    let mut command = alone(&format!("{HARNESS}\n{ETCD}"));
     let mut steps = ["CERTIFICATES", "SERVE", "USERS", "ADMIT", "FULL"].into_iter();
     for (mark, text) in blocks {
         match mark {

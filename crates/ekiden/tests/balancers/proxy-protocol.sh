@@ -1,8 +1,5 @@
 # curl ─ HAProxy ─ ekiden (alone, or with a second node) ─ HAProxy or nginx: who is the client?
 # Each combination of versions has a forward listener on ekiden and a front on HAProxy.
-set -euo pipefail
-trap 'echo "line $LINENO: $BASH_COMMAND" >&2; tail -n 20 *.log >&2 || true' ERR
-fail() { echo "$*" >&2; tail -n 20 *.log >&2; exit 1; }
 ip link set lo up
 "$EKIDEN" keygen entry.key > entry.id
 "$EKIDEN" keygen exit.key > exit.id

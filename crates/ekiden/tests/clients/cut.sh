@@ -30,7 +30,7 @@ link() {
 }
 link r2 r4; link r4 r6
 for node in r2 r4 r6; do on $node "$EKIDEN" proxy -c $node.toml > $node.log 2>&1 & done
-await r2 7001; await r4 7000; await r6 7000
+await 20 listens r2 7001; await 20 listens r4 7000; await 20 listens r6 7000
 ROUNDS=${ROUNDS:-8} python3 - <<'P'
 import ctypes, fcntl, os, random, select, socket, struct, termios, time
 

@@ -12,9 +12,9 @@ for host in city island; do mkdir $host && (cd $host && bash -euc "$KEY" > print
 known() { sed -E "s/(city|island|fingerprint) = \"sha256:[0-9a-f]{64}\"/\\1 = \"$(cat "$1/print")\"/"; }
 known island <<< "$CITY" > city/city.toml
 known city <<< "$ISLAND" > island/island.toml
-(cd city && exec ip netns exec r1 ekiden proxy -c city.toml) & await r1 7000
-(cd island && exec ekiden proxy -c island.toml) & await client 1080
-(cd served && exec ip netns exec server python3 -m http.server 80 >/dev/null 2>&1) & await server 80
+(cd city && exec ip netns exec r1 ekiden proxy -c city.toml) & await 20 listens r1 7000
+(cd island && exec ekiden proxy -c island.toml) & await 20 listens client 1080
+(cd served && exec ip netns exec server python3 -m http.server 80 >/dev/null 2>&1) & await 20 listens server 80
 bash -euc "$FETCH" > got
 cmp served/file got
 # What is private behind the city, or its own, is not for those on the island: SOCKS says so, and curl's code for that is 97.

@@ -8,7 +8,7 @@ start() { (exec ip netns exec server /usr/bin/python3 -m pyftpdlib -d served "$@
 start -p 21; killed=$last
 start -p 2222 -u alice -P 'se cret'
 (exec ip netns exec server /usr/bin/python3 -m twisted ftp -p 2121 -r served >/dev/null 2>&1) &
-await server 21; await server 2121; await server 2222
+await 20 listens server 21; await 20 listens server 2121; await 20 listens server 2222
 http() { curl -sSf --proxy http://p1:3128 "$@"; }
 # The arguments fetch a file of the server, and write it.
 same() { local name=$1; shift; "$@" > got; cmp "served/$name" got; }

@@ -37,7 +37,7 @@ class Echo(BaseHTTPRequestHandler):
 
 ThreadingHTTPServer(("", 8080), Echo).serve_forever()
 P
-on server python3 echo.py & await server 8080
+on server python3 echo.py & await 20 listens server 8080
 python3 - <<'P'
 import http.client
 

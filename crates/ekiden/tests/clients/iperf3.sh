@@ -30,9 +30,9 @@ to = "server:5201"
 via = [$(IFS=,; echo "${via[*]}")]
 T
 for node in $ROUTERS; do on $node "$EKIDEN" proxy -c $node.toml > $node.log 2>&1 & done
-await r1 5201
-for node in $ROUTERS; do await $node 7000; done
-on server iperf3 -s >/dev/null & await server 5201
+await 20 listens r1 5201
+for node in $ROUTERS; do await 20 listens $node 7000; done
+on server iperf3 -s >/dev/null & await 20 listens server 5201
 measured() {
   iperf3 -c r1 -t 2 -J $1 > result.json || { cat result.json r*.log; exit 1; }
   python3 - <<'P'

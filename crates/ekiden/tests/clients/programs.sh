@@ -13,7 +13,7 @@ cp served/file origin/file
 git -C origin add . && git -C origin -c user.name=t -c user.email=t@example.org commit -qm one
 git clone -q --bare origin served/project.git
 git -C served/project.git update-server-info
-serve; await server 22; await server 873
+serve; await 20 listens server 22; await 20 listens server 873
 # Nobody but the node knows the way: the names and addresses of the guide are those of this network.
 docs=${DOCS//127.0.0.1/p1}
 docs=${docs//server.example/server}

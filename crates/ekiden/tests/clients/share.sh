@@ -27,7 +27,7 @@ for node in r1 r2; do
   (exec ip netns exec $node "$EKIDEN" proxy -c $node.toml > $node.log 2>&1) &
   pids+=($!)
 done
-await r1 8081; await r2 7000
+await 20 listens r1 8081; await 20 listens r2 7000
 serve
 python3 - <<'P' &
 import socket, time

@@ -13,7 +13,7 @@ open = true
 allow = ["10.77.0.0/16"]
 T
 on r1 "$EKIDEN" proxy -c node.toml > node.log 2>&1 &
-await r1 1080
+await 20 listens r1 1080
 serve
 python3 - <<'P'
 import resource, selectors, socket, subprocess, time

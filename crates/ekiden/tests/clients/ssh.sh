@@ -4,7 +4,7 @@ ssh-keygen -q -t ed25519 -N '' -f "$HOME/.ssh/id"
 cp "$HOME/.ssh/id.pub" "$HOME/.ssh/authorized_keys" && chmod 600 "$HOME/.ssh/authorized_keys"
 dropbearkey -t ed25519 -f hostkey >/dev/null 2>&1
 on server dropbear -F -E -s -r "$work/hostkey" -p 2222 2>dropbear.log &
-await server 2222
+await 20 listens server 2222
 cat > config <<C
 Host server
   Port 2222

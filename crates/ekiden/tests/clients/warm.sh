@@ -27,9 +27,9 @@ allow = ["10.77.0.0/16"]
 T
 on r1 "$EKIDEN" proxy -c r1.toml > r1.log 2>&1 &
 # Before the other node is there.
-await r1 1080
+await 20 listens r1 1080
 sleep 1
-on r3 "$EKIDEN" proxy -c r3.toml > r3.log 2>&1 & await r3 7000
+on r3 "$EKIDEN" proxy -c r3.toml > r3.log 2>&1 & await 20 listens r3 7000
 warm() { on r1 ss -Htn state established 'dport = :7000' | awk '{print $3}' | sort; }
 # until_warm N [NOT]: N connections, none of which is one of NOT; within half a minute.
 until_warm() {

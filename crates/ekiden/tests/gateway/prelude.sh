@@ -3,26 +3,10 @@
 #   sender 10.1.0.2 ─ lan0 router wan0 ─ line0 far line1 ─ receiver 192.0.2.2
 #
 # $GATEWAY is the configuration of the guide.
-set -euo pipefail
-trap 'echo "line $LINENO: $BASH_COMMAND" >&2; tail -n 30 *.log >&2 || true' ERR
-mount --make-rprivate /
-mount -t tmpfs none /run && mkdir /run/netns
 # Not `ip netns exec`, which has a file system for pins of its own each time.
 on() { nsenter --net=/run/netns/$1 -- "${@:2}"; }
+network sender router far receiver
 mount -t bpf none /sys/fs/bpf
-fail() { echo "$*" >&2; tail -n 30 *.log >&2; exit 1; }
-
-for node in sender router far receiver; do
-  ip netns add $node
-  on $node sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv6.conf.default.accept_dad=0
-  ip -n $node link set lo up
-done
-# link NODE DEVICE ADDRESS NODE DEVICE ADDRESS
-link() {
-  ip link add $2 netns $1 type veth peer name $5 netns $4
-  ip -n $1 address add $3 dev $2; ip -n $4 address add $6 dev $5
-  ip -n $1 link set $2 up; ip -n $4 link set $5 up
-}
 link sender eth0 10.1.0.2/24 router lan0 10.1.0.1/24
 link router wan0 198.51.100.1/24 far line0 198.51.100.2/24
 link far line1 192.0.2.1/24 receiver eth0 192.0.2.2/24
@@ -31,14 +15,6 @@ ip -n router route add default via 198.51.100.2
 ip -n far route add 10.1.0.0/16 via 198.51.100.1
 ip -n receiver route add default via 192.0.2.1
 
-# await SECONDS COMMAND…: until it succeeds.
-await() {
-  local end=$((SECONDS + $1)); shift
-  until "$@" > /dev/null 2>&1; do
-    [ $SECONDS -lt $end ] || fail "waited in vain for: $*"
-    sleep 0.1
-  done
-}
 echo "$GATEWAY" > gateway.toml
 # start: the gateway; $gateway is its process.
 start() {

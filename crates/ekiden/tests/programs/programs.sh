@@ -1,14 +1,5 @@
 # One program: $COMMAND with $FILE, to which $CHANGE can be added; `ekiden $STATUS` asks it.
-set -euo pipefail
-trap 'echo "line $LINENO: $BASH_COMMAND" >&2; cat said ready >&2 || true' ERR
-fail() { echo "$*" >&2; cat said ready >&2 || true; exit 1; }
-await() {
-  local end=$((SECONDS + $1)); shift
-  until "$@" > /dev/null 2>&1; do
-    [ $SECONDS -lt $end ] || fail "waited in vain for: $*"
-    sleep 0.05
-  done
-}
+tell() { cat said ready; }
 mount --make-rprivate /
 mount -t tmpfs none /sys/fs/bpf
 ip link set lo up

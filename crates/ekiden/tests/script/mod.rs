@@ -1,10 +1,13 @@
-//! Scripts of bash in namespaces that vanish with them. Their surroundings are the same whoever runs the tests: signals as at a
+//! Scripts of bash in namespaces that vanish with them, behind `harness.sh`, which makes networks and waits. Their surroundings are the same whoever runs the tests: signals as at a
 //! login (`nohup` ignores SIGHUP), locale, time zone, home, file mode. Each has an end.
 
 use std::ffi::OsStr;
 use std::process::{Command, Output};
 
 use libtest_mimic::Failed;
+
+/// What all scripts have in common.
+pub const HARNESS: &str = include_str!("harness.sh");
 
 /// Longer than any script takes on a busy machine.
 const MOST_SECONDS: &str = "400";
@@ -20,7 +23,14 @@ pub fn run<V: AsRef<OsStr>>(
     command.arg(format!("HOME={}", folder.path().display()));
     command.args(["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);
     // The first process of the namespaces, with whose end all ends.
-    command.args(["timeout", "--kill-after=10", MOST_SECONDS, "bash", "-c", &format!("umask 022\n{script}")]);
+    command.args([
+        "timeout",
+        "--kill-after=10",
+        MOST_SECONDS,
+        "bash",
+        "-c",
+        &format!("umask 022\n{HARNESS}\n{script}"),
+    ]);
     command.env("EKIDEN", env!("CARGO_BIN_EXE_ekiden")).envs(variables).current_dir(folder.path());
     succeeded(&command.output()?)
 }

@@ -37,12 +37,12 @@ for end in "island wan0" "exit lan0"; do
   hole $end
 done
 node exit; leg=$pid
-await exit 7000
+await 20 listens exit 7000
 node island
 begin=$SECONDS
 whole 10.3.0.2:8080
 [ $((SECONDS - begin)) -le 15 ] || fail "it took $((SECONDS - begin)) s"
-until_true grep -q "exit: on the path to it segments of 1448 bytes do not arrive, and those of 1208 bytes do" island.log
+await 20 grep -q "exit: on the path to it segments of 1448 bytes do not arrive, and those of 1208 bytes do" island.log
 # It is remembered.
 begin=$SECONDS
 whole 10.3.0.2:8080
@@ -54,7 +54,7 @@ stop $pid; stop $leg
 for end in island exit; do on $end nft delete table inet hole; done
 : > island.log; : > exit.log
 node exit; leg=$pid
-await exit 7000
+await 20 listens exit 7000
 node island
 for _ in 1 2 3 4; do on client curl -sSg --max-time 20 "http://10.3.0.2:8080/file" -o /dev/null & waiting+=($!); done
 wait ${waiting[@]}
@@ -65,7 +65,7 @@ on client curl -sSg --max-time 15 "http://10.3.0.2:8080/file" -o /dev/null || fa
 begin=$SECONDS
 whole 10.3.0.2:8080
 [ $((SECONDS - begin)) -le 12 ] || fail "it took $((SECONDS - begin)) s"
-until_true grep -q "exit: on the path to it segments of 1448 bytes do not arrive" island.log
+await 20 grep -q "exit: on the path to it segments of 1448 bytes do not arrive" island.log
 begin=$SECONDS
 for _ in 1 2 3 4 5; do whole 10.3.0.2:8080; done
 # What had rested would take no end.

@@ -55,7 +55,7 @@ grep -Eq 'reset|connect to' error || fail "$(cat error)"
 # … unless it may go without.
 sed -i 's/^kind = "transparent"/&\nbypass = true/' island.toml
 kill -HUP $island
-until_true grep -q 'configuration was read again' island.log
+await 20 grep -q 'configuration was read again' island.log
 sees 10.2.0.1 10.3.0.2:8080
 sees fd00:2::1 '[fd00:3::2]:8080'
 whole 10.3.0.2:8080

@@ -34,13 +34,13 @@ while True:
     listener.accept()[0].sendall(b"HTTP/1.0 200 OK\r\n\r\nother\n")
 P
 ip netns exec island python3 other.py & other=$!
-await island 8081
+await 20 listens island 8081
 sees 10.1.0.2 10.3.0.2:8081
 sees fd00:1::2 '[fd00:3::2]:8081'
 kill -9 $other; wait $other || true
 
 # The router's own services, and those of hosts behind it for others, are not touched.
-for node in island client; do on $node python3 server.py > /dev/null 2>&1 & await $node 9000; done
+for node in island client; do on $node python3 server.py > /dev/null 2>&1 & await 20 listens $node 9000; done
 sees 10.1.0.2 10.2.0.1:8080
 sees fd00:1::2 '[fd00:1::1]:8080'
 seen=$(on server curl -sS --max-time 30 http://10.1.0.2:8080/who | cut -d' ' -f1)

@@ -25,12 +25,12 @@ talk() {
   fresh_port; port=$next_port
   on client python3 echo.py $1 $port stop-$port > $port.log 2>&1 &
   eval "talker_$port=$!"
-  until_true test -s $port.alive
+  await 20 test -s $port.alive
 }
 # goes_on PORT: it still gets answers.
 goes_on() {
   local then; then=$(cat $1.alive)
-  until_true eval "kill -0 \$talker_$1 && [ \"\$(cat $1.alive)\" -gt $((${then:-0} + 3)) ] 2>/dev/null"
+  await 20 eval "kill -0 \$talker_$1 && [ \"\$(cat $1.alive)\" -gt $((${then:-0} + 3)) ] 2>/dev/null"
 }
 ends_well() { touch stop-$1; eval "wait \$talker_$1" || fail "$(cat $1.log)"; }
 
@@ -52,7 +52,7 @@ goes_on $before4; goes_on $before6
 talk 10.3.0.2; relayed=$port
 until_accepted island 2
 kill -TERM $pid
-until_true grep -q 'stopping: [12] stream' island.log
+await 20 grep -q 'stopping: [12] stream' island.log
 goes_on $relayed
 sees 10.1.0.2 10.3.0.2:8080
 sees fd00:1::2 '[fd00:3::2]:8080'
@@ -69,7 +69,7 @@ sees fd00:2::1 '[fd00:3::2]:8080'
 kill -KILL $pid; wait $pid || true
 eval "wait \$talker_$relayed" && fail "the flow survived its node"
 grep -q 'ConnectionResetError' $relayed.log || fail "$(cat $relayed.log)"
-until_true eval '[ "$(on server ss -Htn state established "sport = :9000" | wc -l)" = 2 ]'
+await 20 eval '[ "$(on server ss -Htn state established "sport = :9000" | wc -l)" = 2 ]'
 on island nft list table inet ekiden_island > /dev/null
 sees_client 10.1.0.2 10.3.0.2:8080
 sees_client fd00:1::2 '[fd00:3::2]:8080'
@@ -81,7 +81,7 @@ node island
 on island nft flush ruleset
 sees fd00:1::2 '[fd00:3::2]:8080'
 kill -HUP $pid
-until_true grep -q 'configuration was read again' island.log
+await 20 grep -q 'configuration was read again' island.log
 sees fd00:2::1 '[fd00:3::2]:8080'
 kill -KILL $pid; wait $pid || true
 

@@ -32,7 +32,7 @@ while True:
 P
 : > dns.log
 on exit python3 dns.py 2> dns-errors.log &
-until_true sh -c 'ip netns exec exit ss -Hlun "sport = :53" | grep . > /dev/null'
+await 20 sh -c 'ip netns exec exit ss -Hlun "sport = :53" | grep . > /dev/null'
 echo "nameserver 127.0.0.1" > resolv.conf
 mount --bind resolv.conf /etc/resolv.conf
 echo "127.0.0.1 localhost" > hosts
@@ -74,17 +74,17 @@ code() { get "$@" -o /dev/null -w '%{http_connect}' 2> curl.log || true; }
 [ "$(code http://nobody.test:8080/)" = 502 ] || fail "$(cat curl.log)"
 [ "$(code http://nobody.test:8080/)" = 502 ] || fail "$(cat curl.log)"
 [ "$(asked 'nobody.test A')" = 1 ] || fail "that there is no such name was not kept: $(cat dns.log)"
-until_true grep -q 'nobody.test does not exist' exit.log
+await 20 grep -q 'nobody.test does not exist' exit.log
 [ "$(code http://both.test:9/)" = 502 ] || fail "$(cat curl.log)"
 [ "$(code http://dead.test:8080/)" = 504 ] || fail "$(cat curl.log)"
 
 # What the hosts file says counts before, also when it changes under way. A reload forgets what was asked.
 echo "10.3.0.2 named.test both.test" >> hosts
 by_hosts() { [ "$(get http://both.test:8080/who | cut -d' ' -f1)" = 10.3.0.1 ]; }
-until_true by_hosts
+await 20 by_hosts
 get http://named.test:8080/who > /dev/null
 [ "$(asked 'named.test A')" = 0 ] || fail "$(cat dns.log)"
 kill -HUP $pid
 again() { get http://silent.test:8080/who > /dev/null && [ "$(asked 'silent.test A')" -ge 2 ]; }
-until_true again
+await 20 again
 stop $pid

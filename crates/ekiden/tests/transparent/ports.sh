@@ -49,7 +49,7 @@ done
 if grep -q 'another port' island.log; then fail "the port was not kept"; fi
 
 # Where a service of the router has the port, it takes another one, of the client's address still.
-on island python3 server.py > /dev/null 2>&1 & await island 9000
+on island python3 server.py > /dev/null 2>&1 & await 20 listens island 9000
 other_port() { # CLIENT PORT URL
   local seen; seen=$(who $3 --local-port $2)
   [[ $seen = "$1 "* && $seen != *" $2" ]] || fail "$3 sees $seen"

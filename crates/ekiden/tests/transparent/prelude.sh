@@ -3,31 +3,15 @@
 #   client 10.1.0.2 ─ lan0 island wan0 10.2.0.1 ─ lan0 exit wan0 10.3.0.1 ─ server 10.3.0.2, 10.3.0.3
 #
 # and the same in IPv6 with fd00:1::2 and so on. Island and exit are routers; ekiden runs on one of them or on both.
-set -Eeuo pipefail
-trap 'echo "line $LINENO: $BASH_COMMAND" >&2; tail -n 30 *.log >&2 || true' ERR
-mount --make-rprivate /
-mount -t tmpfs none /run && mkdir /run/netns
-on() { ip netns exec "$@"; }
-fail() { echo "$*" >&2; tail -n 30 *.log >&2; exit 1; }
-
+network client island exit server
 for node in client island exit server; do
-  ip netns add $node
-  on $node sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv6.conf.default.accept_dad=0 \
-    net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 \
-    'net.ipv4.ip_local_port_range=32768 39999' # ports that tests choose themselves are above
-  ip -n $node link set lo up
+  # Ports that tests choose themselves are above.
+  on $node sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 'net.ipv4.ip_local_port_range=32768 39999'
 done
-# link NODE DEVICE ADDRESS NODE DEVICE ADDRESS: addresses are the last numbers.
-link() {
-  ip link add $2 netns $1 type veth peer name $5 netns $4
-  ip -n $1 address add 10.$7.0.$3/24 dev $2; ip -n $1 address add fd00:$7::$3/64 dev $2 nodad
-  ip -n $4 address add 10.$7.0.$6/24 dev $5; ip -n $4 address add fd00:$7::$6/64 dev $5 nodad
-  ip -n $1 link set $2 up; ip -n $4 link set $5 up
-}
-link client eth0 2 island lan0 1 1
-link island wan0 1 exit lan0 2 2
-link exit wan0 1 server eth0 2 3
-ip -n server address add 10.3.0.3/24 dev eth0; ip -n server address add fd00:3::3/64 dev eth0 nodad
+link client eth0 10.1.0.2/24,fd00:1::2/64 island lan0 10.1.0.1/24,fd00:1::1/64
+link island wan0 10.2.0.1/24,fd00:2::1/64 exit lan0 10.2.0.2/24,fd00:2::2/64
+link exit wan0 10.3.0.1/24,fd00:3::1/64 server eth0 10.3.0.2/24,fd00:3::2/64
+addresses server eth0 10.3.0.3/24,fd00:3::3/64
 # route NODE GATEWAY: by default
 route() { ip -n $1 route add default via 10.$2; ip -n $1 -6 route add default via fd00:$3; }
 route client 1.0.1 1::1
@@ -85,24 +69,9 @@ kind = "transparent"
 address = "[::1]:3129"
 interfaces = ["lan0"]'
 
-# Waits until something listens on a port of a node.
-await() {
-  for _ in $(seq 400); do
-    on "$1" ss -Htln "sport = :$2" | grep . > /dev/null && return
-    sleep 0.05
-  done
-  fail "nothing listens on $1:$2"
-}
-
-# until_true COMMAND…: waits until it succeeds.
-until_true() {
-  for _ in $(seq 400); do "$@" && return; sleep 0.05; done
-  fail "in vain: $*"
-}
-
 head -c 5000000 /dev/urandom > file
 on server python3 server.py > server.log 2>&1 &
-await server 9000
+await 20 listens server 9000
 
 # node NAME: starts ekiden on a node, with NAME.toml; $pid is its process.
 node() {
@@ -110,7 +79,7 @@ node() {
   rm -f $1.out
   EKIDEN_LOG=trace ip netns exec $1 "$EKIDEN" proxy -c $1.toml > $1.out 2>> $1.log &
   pid=$!
-  until_true grep -qs '^ready' $1.out
+  await 20 grep -qs '^ready' $1.out
 }
 
 # stop PID: by SIGTERM, and it must succeed.
@@ -143,7 +112,7 @@ whole() {
 accepted() { grep -c ' accepted ' $1.log || true; }
 
 # until_accepted NODE N: waits until it has accepted N, and no more. The log has a thread of its own.
-until_accepted() { until_true eval "[ \"\$(accepted $1)\" -ge $2 ]"; [ "$(accepted $1)" = $2 ] || fail "$1 has accepted $(accepted $1)"; }
+until_accepted() { await 20 eval "[ \"\$(accepted $1)\" -ge $2 ]"; [ "$(accepted $1)" = $2 ] || fail "$1 has accepted $(accepted $1)"; }
 
 # No trace of ekiden in the packet filter and the routing of a node.
 clean() {

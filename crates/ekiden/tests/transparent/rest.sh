@@ -50,9 +50,9 @@ for host in 10.3.0.2 fd00:3::2; do
     node island
     on client python3 slow.py $host > slow.log 2>&1 &
     slow=$!
-    until_true eval '[ -n "$(on island ss -Htan state last-ack state closing)" ]'
+    await 20 eval '[ -n "$(on island ss -Htan state last-ack state closing)" ]'
     kill -TERM $pid
-    until_true grep -q 'stopping: [12] stream' island.log
+    await 20 grep -q 'stopping: [12] stream' island.log
     if [ $drain = 60s ]; then
       touch go
       wait $slow || fail "$(cat slow.log)"

@@ -33,7 +33,7 @@ ip -n server address add 169.254.169.254/32 dev lo
 for node in client island exit; do ip -n $node route add 169.254.0.0/16 via 10.$([ $node = client ] && echo 1.0.1 || { [ $node = island ] && echo 2.0.2 || echo 3.0.2; }); done
 config > island.toml && node island
 if who 169.254.169.254:8080; then fail "the island has connected to a link-local address"; fi
-until_true grep -q 'does not connect to a link-local address' island.log
+await 20 grep -q 'does not connect to a link-local address' island.log
 # Those beyond the link's.
 ip -n server address add 100.100.100.200/32 dev lo
 for node in client island exit; do ip -n $node route add 100.100.100.200/32 via 10.$([ $node = client ] && echo 1.0.1 || { [ $node = island ] && echo 2.0.2 || echo 3.0.2; }); done

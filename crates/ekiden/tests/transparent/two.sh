@@ -20,7 +20,7 @@ start() {
   rm -f $1.out
   EKIDEN_LOG=trace ip netns exec island "$EKIDEN" proxy -c $2 > $1.out 2>> $1.log &
   pid=$!
-  until_true grep -qs '^ready' $1.out
+  await 20 grep -qs '^ready' $1.out
 }
 config first 3129 '*:8081' 10.0.0.0/8 > first.toml
 config second 3130 '*:8080' fd00::/16 > second.toml
@@ -49,8 +49,8 @@ while not os.path.exists("go"): time.sleep(0.05)
 s.sendall(b"line\n")
 assert s.recv(100) == b"line\n"
 ' > talk.log 2>&1 & talk=$!
-until_true test -e connected
-until_true eval '[ "$(accepted first)" -ge 3 ]'
+await 20 test -e connected
+await 20 eval '[ "$(accepted first)" -ge 3 ]'
 cat > first.toml <<'T'
 name = "first"
 [listen.socks]
@@ -58,12 +58,12 @@ kind = "socks5"
 address = "127.0.0.1:1080"
 T
 kill -HUP $first
-until_true grep -q 'configuration was read again' first.log
+await 20 grep -q 'configuration was read again' first.log
 sees 10.1.0.2 10.3.0.2:8080
 touch go && wait $talk || fail "$(cat talk.log)"
 config first 3129 '*:8081' 10.0.0.0/8 > first.toml
 kill -HUP $first
-until_true eval '[ $(grep -c "configuration was read again" first.log) = 2 ]'
+await 20 eval '[ $(grep -c "configuration was read again" first.log) = 2 ]'
 sees_client 10.1.0.2 10.3.0.2:8080
 
 config first 3131 '*:8081' 10.0.0.0/8 > third.toml

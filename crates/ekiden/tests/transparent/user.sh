@@ -16,14 +16,14 @@ as_user() {
 }
 EKIDEN_LOG=trace as_user +net_admin env -u PATH ./ekiden proxy -c island.toml > island.out 2> island.log &
 pid=$!
-until_true grep -q '^ready' island.out
+await 20 grep -q '^ready' island.out
 sees_client 10.1.0.2 10.3.0.2:8080
 [ "$(on island nft list table inet ekiden_island | grep -c 'chain listener')" = 2 ]
 
 # SIGHUP
 sed -i 's/interfaces = \["lan0"\]/&\nexcept = ["*:8081"]/' island.toml
 kill -HUP $pid
-until_true grep -q 'configuration was read again' island.log
+await 20 grep -q 'configuration was read again' island.log
 on island nft list table inet ekiden_island | grep 'tcp dport 8081 return' > /dev/null || fail "$(on island nft list ruleset)"
 
 # What it lends nft, none of its threads keeps.

@@ -3,24 +3,7 @@
 #   island 198.51.100.2 ─ line0 router line1 ─ city 192.0.2.1 ─ lan0 server 10.9.0.2
 #
 # $CITY and $ISLAND are the configurations of the guide.
-set -euo pipefail
-trap 'echo "line $LINENO: $BASH_COMMAND" >&2; tail -n 30 *.log >&2 || true' ERR
-mount --make-rprivate /
-mount -t tmpfs none /run && mkdir /run/netns
-on() { ip netns exec "$@"; }
-fail() { echo "$*" >&2; tail -n 30 *.log >&2; exit 1; }
-
-for node in island router city server; do
-  ip netns add $node
-  on $node sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv6.conf.default.accept_dad=0
-  ip -n $node link set lo up
-done
-# link NODE DEVICE ADDRESS NODE DEVICE ADDRESS
-link() {
-  ip link add $2 netns $1 type veth peer name $5 netns $4
-  ip -n $1 address add $3 dev $2; ip -n $4 address add $6 dev $5
-  ip -n $1 link set $2 up; ip -n $4 link set $5 up
-}
+network island router city server
 link island eth0 198.51.100.2/24 router line0 198.51.100.1/24
 link router line1 192.0.2.254/24 city eth0 192.0.2.1/24
 link city lan0 10.9.0.1/24 server eth0 10.9.0.2/24
@@ -35,14 +18,6 @@ key() { grep -o 'sha256:[0-9a-f]*' $1/key; }
 sed "s/sha256:[0-9a-f]*/$(key island)/" <<< "$CITY" > city/city.toml
 sed "s/sha256:[0-9a-f]*/$(key city)/" <<< "$ISLAND" > island/island.toml
 
-# await SECONDS COMMAND…: until it succeeds.
-await() {
-  local end=$((SECONDS + $1)); shift
-  until "$@" > /dev/null 2>&1; do
-    [ $SECONDS -lt $end ] || fail "waited in vain for: $*"
-    sleep 0.1
-  done
-}
 # start NODE: its tunnel; $pid_NODE is its process. The one before, which was told to end, has its status for a moment longer than its
 # device.
 start() {

@@ -1,12 +1,11 @@
 //! What limited a sender, as a record has it.
 
-use ekiden_net::limit;
-use ekiden_net::tcp_info::TcpInfo;
 pub use ekiden_record::Shares;
+use ekiden_tcp_info::TcpInfo;
 
-/// Adds up what limited a sender, sample by sample: [`limit::Limits`].
+/// Adds up what limited a sender, sample by sample: [`ekiden_tcp_info::Limits`].
 #[derive(Debug, Clone, Default)]
-pub struct Limits(limit::Limits);
+pub struct Limits(ekiden_tcp_info::Limits);
 
 impl Limits {
     /// Takes the state at a time, in microseconds of any clock.
@@ -16,7 +15,7 @@ impl Limits {
 
     /// The shares; `None` without two samples at different times.
     pub fn shares(&self) -> Option<Shares> {
-        let limit::Shares { application, receive_window, send_buffer, path } = self.0.shares()?;
+        let ekiden_tcp_info::Shares { application, receive_window, send_buffer, path } = self.0.shares()?;
         Some(Shares { application, receive_window, send_buffer, path })
     }
 }

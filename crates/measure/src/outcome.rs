@@ -1,7 +1,7 @@
 //! From what both ends saw to what is told of a load.
 
-use ekiden_net::tcp_info::TcpInfo;
 use ekiden_record::{Delays, Latency, Load, PathLimit, Sample, Shares, StreamLoad, Way};
+use ekiden_tcp_info::TcpInfo;
 use ekiden_units::quantile;
 
 use crate::client::Measured;

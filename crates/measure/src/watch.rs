@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use ekiden_net::sock_diag::TcpSocket;
-use ekiden_net::tcp_info::TcpInfo;
+use ekiden_tcp_info::TcpInfo;
 use serde::{Deserialize, Serialize};
 
 use crate::limit::{Limits, Shares};

@@ -7,7 +7,6 @@ pub mod blocking;
 pub mod clock;
 pub mod device;
 mod kernel_text;
-pub mod limit;
 pub mod lookup;
 pub mod mtu_probing;
 pub mod namespace;

@@ -8,7 +8,8 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use ekiden_net::blocking::{Block, discard};
-use ekiden_net::tcp_info::{TcpInfo, tcp_info_with_memory};
+use ekiden_net::tcp_info::tcp_info_with_memory;
+use ekiden_tcp_info::TcpInfo;
 
 use super::message::COOKIE_BYTES;
 use crate::limit::Limits;

@@ -1,6 +1,6 @@
 //! When a traced sender ends: it has shown what it can show, or has sent what it may.
 
-use ekiden_net::tcp_info::TcpInfo;
+use ekiden_tcp_info::TcpInfo;
 
 use crate::episodes::episodes;
 use crate::message::{Row, Trace};

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use ekiden_net::clock::{monotonic_ns, sleep_until};
 use ekiden_net::mtu_probing::mtu_probing;
 use ekiden_net::schedule;
-use ekiden_net::tcp_info::{TcpInfo, tcp_info_with_memory};
+use ekiden_net::tcp_info::tcp_info_with_memory;
+use ekiden_tcp_info::TcpInfo;
 
 use super::stream::Stream;
 use super::{Shared, budget};

@@ -1,7 +1,7 @@
 //! A traced stream: when its bytes were sent, when they came, and how long those that came in order were under way.
 
-use ekiden_net::tcp_info::TcpInfo;
 use ekiden_record::Way;
+use ekiden_tcp_info::TcpInfo;
 use ekiden_units::quantile;
 
 use crate::client::Measured;

@@ -1,6 +1,6 @@
 //! What limited a sender, as shares of a time that sum to one.
 
-use crate::tcp_info::TcpInfo;
+use crate::TcpInfo;
 
 /// Shares of a time. They sum to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]

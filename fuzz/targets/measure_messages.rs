@@ -1,7 +1,7 @@
 //! A measuring client or server that says anything: what is accepted is within bounds, and what is said of a load can be judged.
 #![no_main]
 
-use ekiden_measure::client::Measured;
+use ekiden_measure::measured::Measured;
 use ekiden_measure::gathered::{Gathered, Next};
 use ekiden_measure::message::{Preamble, ROWS_MOST, Reply, Request, decode, encode};
 use ekiden_measure::outcome::{samples, told};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ekiden_record::Way;
 
-use crate::load::Seen;
 use crate::message::{LOOKS_MOST, ROWS_MOST, Reply, Row, StreamEnd, TENTHS_MOST};
+use crate::seen::Seen;
 use crate::settings::{Asked, DURATION_MOST_US};
 
 /// No load lasts so long, whatever keeps it from ending.

@@ -7,9 +7,9 @@ use std::fmt;
 
 use ekiden_record::Way;
 
-use crate::load::{Seen, Side};
+use crate::latency::Answer;
 use crate::message::Row;
-use crate::probe::Answer;
+use crate::seen::{Seen, Side};
 
 /// A full segment must have been sent again so often, and for so long, in microseconds.
 const RESENT_LEAST: u32 = 2;

@@ -3,6 +3,8 @@
 //! [`server::run`] answers, [`client::measure`] asks. A control connection says what is to be measured ([`message`]); each stream of the
 //! load, and the probes beside it, have connections of their own, which the end that asks always opens.
 
+mod budget;
+pub mod characterise;
 pub mod client;
 mod control;
 mod deadline;
@@ -12,14 +14,17 @@ pub mod gathered;
 mod hole;
 pub mod iperf3;
 pub mod jitter;
+pub mod latency;
 pub mod limit;
 pub mod load;
+pub mod measured;
 pub mod message;
 pub mod outcome;
 pub mod path;
 pub mod plausible;
 pub mod probe;
 mod refused;
+pub mod seen;
 pub mod server;
 pub mod settings;
 mod socket;

@@ -4,14 +4,14 @@ use ekiden_record::{Delays, Latency, Load, PathLimit, Sample, Shares, StreamLoad
 use ekiden_tcp_info::TcpInfo;
 use ekiden_units::quantile;
 
-use crate::client::Measured;
 use crate::hole::Hole;
 use crate::limit::Limits;
-use crate::load::{Seen, Side};
+use crate::measured::Measured;
 use crate::message::{Peak, Row};
+use crate::seen::{Seen, Side};
 use crate::settings::Asked;
 use crate::verdict::Added;
-use crate::{Error, plausible, probe, verdict};
+use crate::{latency, plausible, verdict};
 
 /// A stream's two ends.
 struct Pair<'a> {
@@ -19,16 +19,33 @@ struct Pair<'a> {
     receiver: &'a Seen,
 }
 
+/// What came, came within a round trip, or nothing came.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error(
+    "the load {} was too short to say how fast it was: {bytes} bytes in {ms:.3} ms, and a round trip {rtt_ms:.3} ms; measure for longer, with more bytes",
+    way.word()
+)]
+pub struct TooShort {
+    /// The direction.
+    pub way: Way,
+    /// The bytes that came.
+    pub bytes: u64,
+    /// In so many milliseconds.
+    pub ms: f64,
+    /// A round trip of the idle path, in milliseconds.
+    pub rtt_ms: f64,
+}
+
 /// What each direction carried, in the order in which they were asked for; and the latency beside.
 ///
 /// # Errors
-/// [`Error::TooShort`] about a direction whose rate cannot be told.
-pub fn told(asked: &Asked, measured: &Measured) -> Result<(Vec<Load>, Latency), Error> {
+/// About a direction whose rate cannot be told.
+pub fn told(asked: &Asked, measured: &Measured) -> Result<(Vec<Load>, Latency), TooShort> {
     let (loads, latency) = loads(asked, measured);
     let rtt_us = |load: &Load| base_us(&latency, load.rtt_min_us as f64);
     let is_short = |load: &&Load| load.bytes == 0 || load.duration_us == 0 || (load.duration_us as f64) < rtt_us(load);
     match loads.iter().filter(|load| load.lost_segment_bytes.is_none()).find(is_short) {
-        Some(load) => Err(Error::TooShort {
+        Some(load) => Err(TooShort {
             way: load.way,
             bytes: load.bytes,
             ms: load.duration_us as f64 / 1e3,
@@ -44,7 +61,7 @@ fn base_us(latency: &Latency, sender_us: f64) -> f64 {
 }
 
 pub(crate) fn loads(asked: &Asked, measured: &Measured) -> (Vec<Load>, Latency) {
-    let latency = probe::latency(&measured.answers, measured.began_ns, measured.ended_ns);
+    let latency = latency::latency(&measured.answers, measured.began_ns, measured.ended_ns);
     let of = |way: &Way| load(asked, *way, &pairs(measured, *way), &latency, measured.hole(*way));
     (asked.get().ways.iter().filter_map(of).collect(), latency)
 }
@@ -261,15 +278,14 @@ pub fn samples(measured: &Measured) -> Vec<Sample> {
 
 #[cfg(test)]
 mod tests {
-    use ekiden_record::LoadSettings;
+    use ekiden_record::{EndSettings, LoadSettings};
 
     use super::*;
+    use crate::latency::Answer;
     use crate::message::StreamEnd;
-    use crate::probe::Answer;
-    use crate::server::end_settings;
 
     /// A load forth with a duration and a number of bytes; its last byte came so long after its first one. A round trip takes 40 ms.
-    fn told_of(duration_us: Option<u64>, bytes: u64, came_us: u64, rows: Vec<Row>) -> Result<Load, Error> {
+    fn told_of(duration_us: Option<u64>, bytes: u64, came_us: u64, rows: Vec<Row>) -> Result<Load, TooShort> {
         let asked = LoadSettings { duration_us, bytes: Some(bytes), ..Asked::default().get().clone() };
         let seen = |duration_us, rows| Seen {
             way: Way::Forth,
@@ -279,7 +295,7 @@ mod tests {
         };
         let measured = Measured {
             from: ([127, 0, 0, 1], 1).into(),
-            far: end_settings(),
+            far: EndSettings::default(),
             near_seen: vec![seen(100, rows)],
             far_seen: vec![seen(came_us, Vec::new())],
             answers: vec![Answer { sent_ns: 1, there_ns: 0, back_ns: 40_000_001 }],

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::load::{Seen, Side};
+use crate::latency::Answer;
 use crate::message::Row;
-use crate::probe::Answer;
+use crate::seen::{Seen, Side};
 use crate::settings::Asked;
 
 /// The clocks of two ends run apart by less: one part in so many, and this.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::*;
 use ekiden_measure::Error;
-use ekiden_measure::client::{self, Measured, Server, measure, measure_within};
+use ekiden_measure::client::{self, Server, measure, measure_within};
+use ekiden_measure::measured::Measured;
 use ekiden_measure::message::{Preamble, Reply, Request, Row, StreamEnd, TAKEN, Trace, token_text};
 use ekiden_measure::server;
 use ekiden_measure::settings::Asked;

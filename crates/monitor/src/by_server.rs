@@ -44,7 +44,7 @@ pub fn by_server(
     let failed = |error: Error| Failure(error.to_string());
     let asked = Asked::new(settings).map_err(|why| failed(Error::Settings(why)))?;
     let measured = patiently(TRIES, PAUSE, || measure(&server, &asked, Trace::No, &mut |_| {})).map_err(failed)?;
-    let (loads, latency) = told(&asked, &measured).map_err(failed)?;
+    let (loads, latency) = told(&asked, &measured).map_err(Error::from).map_err(failed)?;
     let load = loads.into_iter().next().ok_or_else(|| Failure("the server told nothing of the load".into()))?;
     let is_direct = target.via.is_none();
     let us = |us: f64| (us > 0.0).then_some(us as u64);

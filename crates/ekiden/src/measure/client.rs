@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 use ekiden_files::{check_directory, check_target, is_stream};
-use ekiden_measure::client::{Measured, Server, measure};
+use ekiden_measure::client::{Server, measure};
+use ekiden_measure::measured::Measured;
 use ekiden_measure::message::Trace;
 use ekiden_measure::outcome::{samples, told as loads_of};
 use ekiden_measure::server::end_settings;
@@ -250,7 +251,7 @@ fn told(
     started_unix_ms: u64,
 ) -> Result<Measurement, ekiden_measure::Error> {
     let (loads, latency) = loads_of(asked, measured)?;
-    let of = |seen: &[ekiden_measure::load::Seen]| {
+    let of = |seen: &[ekiden_measure::seen::Seen]| {
         let sender = seen.iter().find(|seen| !seen.end.congestion.is_empty());
         sender.map(|seen| seen.end.congestion.clone())
     };

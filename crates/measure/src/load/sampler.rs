@@ -8,8 +8,9 @@ use ekiden_net::schedule;
 use ekiden_net::tcp_info::tcp_info_with_memory;
 use ekiden_tcp_info::TcpInfo;
 
+use super::Shared;
 use super::stream::Stream;
-use super::{Shared, budget};
+use crate::budget;
 use crate::message::{LOOKS_MOST, ROWS_MOST, Row, Segments};
 
 /// How often a traced load is looked at, in microseconds.
@@ -78,7 +79,7 @@ pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool, least_ns: u64)
                 if stream.sends && trace {
                     let allowance = budget::allowance(stream.trace, Some((&row, rows)));
                     stream.allowance.fetch_max(allowance, Ordering::Relaxed);
-                    if budget::is_spent(stream.trace, &row, &info, rows) {
+                    if budget::is_spent(stream.trace, &row, info.sent_bytes, rows) {
                         stream.is_spent.store(true, Ordering::Relaxed);
                     }
                 }

@@ -16,8 +16,10 @@ use super::batch::Batch;
 use super::calls::{self, Calls};
 use super::evenness::Evenness;
 use super::payload::Payload;
-use super::{Link, Most, Shared, Side, budget};
+use super::{Link, Most, Shared};
+use crate::budget;
 use crate::message::{StreamEnd, TENTHS_MOST, Trace};
+use crate::seen::Side;
 use crate::settings::Asked;
 use crate::socket::{Load, prepare};
 

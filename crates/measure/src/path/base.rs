@@ -3,7 +3,7 @@
 use ekiden_record::Finding;
 use ekiden_units::quantile;
 
-use crate::client::Measured;
+use crate::measured::Measured;
 
 /// Delays beyond so many times what three quarters of idle probes are delayed by are a queue's.
 const JITTER: f64 = 3.0;

@@ -8,11 +8,11 @@ use super::base::Base;
 use super::find;
 use super::picture;
 use super::trace::Trace;
-use crate::client::Measured;
-use crate::load::Seen;
+use crate::latency::Answer;
+use crate::measured::Measured;
 use crate::message::{Row, Segments, StreamEnd};
 use crate::outcome::{loads, samples};
-use crate::probe::Answer;
+use crate::seen::Seen;
 use crate::settings::Asked;
 use crate::verdict::sentence;
 

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use ekiden_record::{EndSettings, Way};
 
-use crate::client::Measured;
-use crate::load::Seen;
+use crate::latency::Answer;
+use crate::measured::Measured;
 use crate::message::{Row, Segments, StreamEnd};
-use crate::probe::Answer;
+use crate::seen::Seen;
 
 use bbr::Bbr;
 use line::Line;

@@ -4,10 +4,10 @@ use ekiden_record::Way;
 use ekiden_tcp_info::TcpInfo;
 use ekiden_units::quantile;
 
-use crate::client::Measured;
-use crate::load::{Seen, Side};
+use crate::latency::Answer;
+use crate::measured::Measured;
 use crate::message::{Row, StreamEnd};
-use crate::probe::Answer;
+use crate::seen::{Seen, Side};
 
 /// A look that is later than this part of a round trip, and than this, passes for a queue.
 const LATE_PART: f64 = 0.25;

@@ -12,8 +12,9 @@ use ekiden_transport::Connection;
 use tokio::time::{timeout, timeout_at};
 
 use super::{Admits, Client, Happened, Links, PATIENCE, Server, end_settings};
-use crate::load::{Link, Most, Running, Seen, Side};
+use crate::load::{Link, Most, Running};
 use crate::message::{Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_text};
+use crate::seen::{Seen, Side};
 use crate::settings::Asked;
 use crate::socket;
 use crate::{control, hole, probe};

@@ -1,7 +1,5 @@
 //! When a traced sender ends: it has shown what it can show, or has sent what it may.
 
-use ekiden_tcp_info::TcpInfo;
-
 use crate::episodes::episodes;
 use crate::message::{Row, Trace};
 
@@ -13,7 +11,7 @@ const EPISODE_US: u64 = 50_000;
 const LEAST: u64 = 32 << 10;
 
 /// How many bytes a sender may have handed over. `seen` are a look and those before it; `None` before the first.
-pub(super) fn allowance(trace: Trace, seen: Option<(&Row, &[Row])>) -> u64 {
+pub fn allowance(trace: Trace, seen: Option<(&Row, &[Row])>) -> u64 {
     let budget =
         |bdps_most, bytes_least| seen.map_or(bytes_least, |(row, rows)| so_far(bdps_most, bytes_least, row, rows));
     match trace {
@@ -25,9 +23,8 @@ pub(super) fn allowance(trace: Trace, seen: Option<(&Row, &[Row])>) -> u64 {
     }
 }
 
-/// Whether it ends now. `rows` are the samples before.
-pub(super) fn is_spent(trace: Trace, row: &Row, info: &TcpInfo, rows: &[Row]) -> bool {
-    let used = info.sent_bytes;
+/// Whether it ends now, where so many bytes have been sent in all, those sent again among them. `rows` are the samples before.
+pub fn is_spent(trace: Trace, row: &Row, used: u64, rows: &[Row]) -> bool {
     match trace {
         Trace::No => false,
         Trace::UntilLoss { bdps_most, bytes_least } => {
@@ -41,7 +38,7 @@ pub(super) fn is_spent(trace: Trace, row: &Row, info: &TcpInfo, rows: &[Row]) ->
 }
 
 /// The bytes of a budget, as the samples of a whole load show the product of bandwidth and delay.
-pub(crate) fn budget(bdps_most: f64, bytes_least: u64, rows: &[Row]) -> u64 {
+pub fn budget(bdps_most: f64, bytes_least: u64, rows: &[Row]) -> u64 {
     rows.last().map_or(bytes_least, |row| so_far(bdps_most, bytes_least, row, rows))
 }
 
@@ -128,7 +125,7 @@ mod tests {
     fn what_is_spent_leaves_enough_to_be_told_so() {
         let trace = Trace::Budget { spent_bytes: 1_000_000, bdps_most: 10.0, bytes_least: 300_000 };
         assert_eq!(allowance(trace, None), LEAST);
-        assert!(is_spent(trace, &Row::default(), &TcpInfo::default(), &[]));
+        assert!(is_spent(trace, &Row::default(), 0, &[]));
     }
 
     #[test]
@@ -139,9 +136,8 @@ mod tests {
         assert_eq!(bytes_least, 10_000_000);
         let second = Trace::Budget { spent_bytes: 4_000_000, bdps_most: 10.0, bytes_least };
         assert_eq!(allowance(second, None), 6_000_000);
-        let sent = |sent_bytes| TcpInfo { sent_bytes, ..TcpInfo::default() };
-        assert!(!is_spent(second, &Row::default(), &sent(5_999_999), &[]));
-        assert!(is_spent(second, &Row::default(), &sent(6_000_000), &[]));
+        assert!(!is_spent(second, &Row::default(), 5_999_999, &[]));
+        assert!(is_spent(second, &Row::default(), 6_000_000, &[]));
         assert_eq!(budget(10.0, 300_000, &[]), 300_000);
     }
 }

@@ -15,17 +15,19 @@ use ekiden_units::{AddressError, HostPort};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::gathered::{Gathered, Next};
 use crate::load::{Link, Most, Running};
-use crate::measured::Measured;
-use crate::message::{
-    PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_of,
-};
 use crate::probe::Prober;
 use crate::refused::{is_closed, of_handshake};
-use crate::seen::{Seen, Side};
-use crate::settings::{Asked, DURATION_MOST_US};
-use crate::{Error, control, hole, iperf3, plausible, socket, socks5};
+use crate::{Error, control, socket};
+use ekiden_diagnosis::measured::Measured;
+use ekiden_diagnosis::{hole, plausible};
+use ekiden_measure_proto::gathered::{Gathered, Next};
+use ekiden_measure_proto::message::{
+    PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_of,
+};
+use ekiden_measure_proto::seen::{Seen, Side};
+use ekiden_measure_proto::settings::{Asked, DURATION_MOST_US};
+use ekiden_net::socks5;
 
 /// How long this end waits for a server that lets it wait. The default is what [`measure`] has.
 #[derive(Debug, Clone)]
@@ -145,7 +147,7 @@ struct Agreed<'a> {
     longest: Duration,
 }
 
-/// Runs a load and gathers what was seen. With `trace` both ends look as often as they can, for [`crate::path`].
+/// Runs a load and gathers what was seen. With `trace` both ends look as often as they can, for [`ekiden_diagnosis::path`].
 ///
 /// # Errors
 /// [`Error`]; nothing is left behind.
@@ -333,7 +335,7 @@ fn named(server: &Server, error: Error) -> Error {
     }
     let addresses = server.name.parse().ok().filter(|_| server.via.is_none());
     match addresses.and_then(|place| lookup::addresses(&place).ok()?.into_iter().next()) {
-        Some(address) if iperf3::is_there(address) => {
+        Some(address) if ekiden_iperf3::is_there(address) => {
             let why = "it is an iperf3 server: measure with --iperf3".into();
             Error::NotAServer { to: server.name.clone(), why }
         }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::outcome::TooShort;
+use ekiden_diagnosis::outcome::TooShort;
 
 /// Why a measurement did not come about, as the end sees it that asked.
 #[derive(Debug, thiserror::Error)]

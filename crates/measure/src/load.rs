@@ -16,9 +16,9 @@ use std::thread::{self, JoinHandle};
 use ekiden_net::clock::{monotonic_ns, thread_processor_us};
 use ekiden_record::Way;
 
-use crate::message::{StreamEnd, Trace};
-use crate::seen::{Seen, Side};
-use crate::settings::Asked;
+use ekiden_measure_proto::message::{StreamEnd, Trace};
+use ekiden_measure_proto::seen::{Seen, Side};
+use ekiden_measure_proto::settings::Asked;
 use payload::Payload;
 use stream::Stream;
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ekiden_net::clock::monotonic_ns;
 use ekiden_net::schedule;
 
-use crate::latency::Answer;
+use ekiden_diagnosis::latency::Answer;
 
 /// How often a message is sent, where the path carries enough.
 const INTERVAL_NS: u64 = 20_000_000;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use ekiden_diagnosis::outcome::told;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_measure::client::{Server, measure};
-use ekiden_measure::message::Trace;
-use ekiden_measure::outcome::told;
-use ekiden_measure::settings::Asked;
 use ekiden_measure::{Error, patiently};
+use ekiden_measure_proto::message::Trace;
+use ekiden_measure_proto::settings::Asked;
 use ekiden_record::{LoadSettings, Way};
 use ekiden_transport::{Prepared, Security};
 

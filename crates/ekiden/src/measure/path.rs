@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use ekiden_files::check_target;
-use ekiden_measure::characterise::{Origin, Step, characterise};
+use ekiden_measure::path::{Origin, Step, characterise};
 use ekiden_record::{Finding, Judgement, PathDirection, PathRecord};
 use ekiden_report::Table;
 

@@ -12,9 +12,11 @@ mod held;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
-mod model;
+mod mended;
 mod policer;
 mod rate;
+#[cfg(test)]
+mod simulated;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -60,11 +62,37 @@ pub fn spent_before_second(trace: &Trace<'_>, base: Base) -> Option<u64> {
     }
 }
 
-/// The base round trip, less the time that the probes took to be sent.
-pub fn rtt(base: Base, forth: &PathDirection, back: &PathDirection) -> Finding {
-    let sent_us =
-        |direction: &PathDirection, bytes: f64| direction.rate_bit_s.value().map_or(0.0, |rate| bytes * 8e6 / rate);
-    base.finding(sent_us(forth, PROBE_BYTES) + sent_us(back, ANSWER_BYTES))
+/// The base round trip, less the time that the probes took to be sent; and each direction is told its bandwidth-delay product.
+pub fn round_trip(base: Base, forth: &mut PathDirection, back: &mut PathDirection) -> Finding {
+    let sent = [(&*forth, PROBE_BYTES), (&*back, ANSWER_BYTES)].map(|(direction, bytes)| Sent::of(direction, bytes));
+    let rtt = base.finding(sent.iter().map(|sent| sent.likely_us).sum(), sent.iter().map(|sent| sent.most_us).sum());
+    for direction in [forth, back] {
+        direction.bdp_bytes = product(&direction.rate_bit_s, &rtt).unwrap_or(direction.bdp_bytes.clone());
+    }
+    rtt
+}
+
+/// How long a probe took to be sent, in microseconds.
+struct Sent {
+    likely_us: f64,
+    most_us: f64,
+}
+
+impl Sent {
+    fn of(direction: &PathDirection, bytes: f64) -> Self {
+        let us = |rate: Option<f64>| rate.filter(|rate| *rate > 0.0).map_or(0.0, |rate| bytes * 8e6 / rate);
+        let rate = &direction.rate_bit_s;
+        Self { likely_us: us(rate.value()), most_us: us(rate.estimate_or_bound()) }
+    }
+}
+
+/// A rate times a round trip, where both were seen, in bytes.
+fn product(rate: &Finding, rtt: &Finding) -> Option<Finding> {
+    let Finding::Observed { value, low, high, .. } = rate else { return None };
+    let Finding::Observed { value: rtt_us, low: least_us, high: most_us, .. } = rtt else { return None };
+    let of = |rate: &f64, rtt_us: &f64| rate * rtt_us / 8e6;
+    let evidence = format!("rate × {:.2} ms", rtt_us / 1e3);
+    Some(Finding::Observed { value: of(value, rtt_us), low: of(low, least_us), high: of(high, most_us), evidence })
 }
 
 /// The part of a receive buffer that is advertised: half before Linux 6.6, then what packets of 1500 bytes hold of their memory.

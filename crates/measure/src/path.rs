@@ -17,7 +17,7 @@ use crate::client::{Server, measure};
 use crate::server::end_settings;
 use ekiden_diagnosis::budget::budget;
 use ekiden_diagnosis::path::{
-    Base, Seen, Trace, direction, drops, has_changed, holed, picture, rtt, spent_before_second, window,
+    Base, Seen, Trace, direction, drops, has_changed, holed, picture, round_trip, spent_before_second, window,
 };
 use ekiden_measure_proto::message::Trace as How;
 use ekiden_measure_proto::settings::Asked;
@@ -140,9 +140,10 @@ pub fn characterise(
         from.get_or_insert(reno.from);
         directions.push(found);
     }
-    let (Some(forth), Some(back), Some(base)) = (take(&mut directions), take(&mut directions), base) else {
+    let (Some(mut forth), Some(mut back), Some(base)) = (take(&mut directions), take(&mut directions), base) else {
         return Err(Error::Here("a direction is missing".into()));
     };
+    let rtt_us = round_trip(base, &mut forth, &mut back);
     let record = PathRecord {
         path_format: PATH_FORMAT,
         version: env!("CARGO_PKG_VERSION").into(),
@@ -150,7 +151,7 @@ pub fn characterise(
         started_unix_ms: origin.started_unix_ms,
         from: from.map(|from| from.ip().to_string()).unwrap_or_default(),
         to: server.name.clone(),
-        rtt_us: rtt(base, &forth, &back),
+        rtt_us,
         forth,
         back,
     };

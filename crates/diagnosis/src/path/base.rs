@@ -36,15 +36,17 @@ impl Base {
         let idle = measured.answers.iter().filter(|answer| answer.back_ns <= measured.began_ns);
         let mut rtts_us: Vec<_> = idle.map(|answer| answer.rtt_us()).collect();
         rtts_us.sort_by(f64::total_cmp);
-        let at = |percent| quantile::above(&rtts_us, percent).unwrap_or(0.0);
+        let at = |percent| quantile::above(&rtts_us, percent);
         // A load's packets may be faster than all probes. The kernel's least round trip may be too short by as much as its clock of timestamps
         // is coarse, a millisecond, the smoothed one is not.
         let rows = measured.near_seen.iter().chain(&measured.far_seen).flat_map(|seen| &seen.rows);
         let rows = rows.filter(|row| row.retransmits == 0);
         let of_load = rows.map(|row| row.rtt_us).filter(|rtt_us| *rtt_us > 0).min().map(f64::from);
-        let rtt_us = of_load.map_or(at(0), |of_load| at(0).min(of_load));
+        let rtt_us = [at(0), of_load].into_iter().flatten().min_by(f64::total_cmp).unwrap_or(0.0);
+        // Without an answer nothing is known of the jitter.
+        let later_us = |percent| at(percent).map_or(f64::INFINITY, |us| (us - rtt_us).max(0.0));
         // Where even a quarter is late, it is not the host that was busy for a while.
-        Self { rtt_us, jitter_us: (at(25) - rtt_us).max(0.0), spread_us: (at(90) - rtt_us).max(0.0) }
+        Self { rtt_us, jitter_us: later_us(25), spread_us: later_us(90) }
     }
 
     /// Delays beyond this are a queue's: not the jitter of the path, nor of looking.
@@ -57,12 +59,17 @@ impl Base {
         (self.rtt_us - (SPREAD_IS_LATE * self.spread_us).max(FASTEST_IS_LATE * self.jitter_us)).max(0.0)
     }
 
-    /// The base round trip as it is told, less so many microseconds in which the probes themselves were sent. A line with a token bucket sends
-    /// what is short at once.
-    pub fn finding(self, sent_us: f64) -> Finding {
+    /// The base round trip as it is told, less so many microseconds in which the probes themselves were sent: likely, and at most. A line
+    /// with a token bucket sends what is short at once.
+    pub fn finding(self, sent_us: f64, sent_most_us: f64) -> Finding {
+        if self.rtt_us <= 0.0 {
+            return Finding::NotObservable {
+                reason: "no small message was answered, and nothing of the loads acknowledged".into(),
+            };
+        }
         let value = (self.rtt_us - sent_us).max(0.0);
         let evidence = "the fastest of the small messages before the loads, and of what the loads sent".into();
-        let low = (self.least_us() - sent_us - (value * 0.01).max(200.0)).max(0.0);
+        let low = (self.least_us() - sent_most_us - (value * 0.01).max(200.0)).max(0.0);
         Finding::Observed { value, low, high: self.rtt_us + EARLY_US, evidence }
     }
 }

@@ -10,6 +10,10 @@ use super::trace::{Delay, Trace, longest_us};
 /// A queue is known no better than to this part, and one of smoothed round trips to that.
 const UNSURE: f64 = 0.02;
 const LATER_UNSURE: f64 = 0.05;
+/// Where the queue grows by this factor after a first loss, smoothed round trips are far behind it.
+const GROWS: f64 = 2.0;
+/// Smoothed round trips of a queue that grows lag behind it by up to this part.
+const LAGS: f64 = 0.25;
 
 /// Where jitter is more than this part of the queue, nothing is said of it.
 const JITTER_MOST: f64 = 0.25;
@@ -145,8 +149,17 @@ pub fn buffer(
             // Where much was lost before the longer queue, the buffer was full before it; either may be how much it holds.
             let (queued_us, unsure_us, more_us) = match is_later {
                 true if episode.is_drop_tail(trace) => (later, later * LATER_UNSURE + 2.0 * base.spread_us, 0.0),
-                _ => (last, last * UNSURE + EDGE_US + trace.late_us + base.spread_us, (later - last).max(0.0)),
+                is_later => {
+                    let most = if is_later { later * (1.0 + LAGS) } else { later };
+                    (last, last * UNSURE + EDGE_US + trace.late_us + base.spread_us, (most - last).max(0.0))
+                }
             };
+            if is_later && later > GROWS * last {
+                return at_least(format!(
+                    "segments were lost when a queue of {:.1} ms stood, and one as it grew",
+                    later / 1e3
+                ));
+            }
             if base.spread_us > JITTER_MOST * queued_us {
                 return not("jitter was not much less than the queue when segments were lost");
             }
@@ -157,11 +170,18 @@ pub fn buffer(
                     evidence: "losses came without a queue that could be seen".into(),
                 };
             }
-            let unsure = of(unsure_us) + of(queued_us) * (high - low) / 2.0 / rate.max(1.0) + trace.packet_bytes;
-            // The next packet did not fit: on average half of one.
-            let value = of(queued_us) + trace.packet_bytes / 2.0;
+            let packet = trace.packet_bytes;
+            let unsure = of(unsure_us) + of(queued_us) * (high - low) / 2.0 / rate.max(1.0) + packet;
+            // What came last took a packet's room in the buffer beside those before it, of which one was being sent; and the next did not
+            // fit: so up to two packets more.
+            let value = of(queued_us) + packet;
             let evidence = format!("segments were lost when a queue of {:.1} ms stood", queued_us / 1e3);
-            Finding::Observed { value, low: (value - unsure).max(0.0), high: value + unsure + of(more_us), evidence }
+            Finding::Observed {
+                value,
+                low: (value - unsure - packet / 2.0).max(0.0),
+                high: value + unsure + of(more_us),
+                evidence,
+            }
         }
     }
 }

@@ -27,25 +27,13 @@ pub fn direction(first: &Trace<'_>, second: Option<&Trace<'_>>, base: Base, hops
     let rate = rate(first, second, &delays, base, &policer);
     let by_chance = is_by_chance(&delays, second, base);
     let buffer = said_late(buffer(first, &delays, base, ended, &rate, &policer, by_chance), first);
-    let bdp = match &rate {
-        Finding::Observed { value, low, high, .. } => {
-            let of = |rate: &f64, rtt_us: f64| rate * rtt_us / 8e6;
-            Finding::Observed {
-                value: of(value, base.rtt_us),
-                low: of(low, base.least_us()),
-                high: of(high, base.rtt_us),
-                evidence: format!("rate × {:.2} ms", base.rtt_us / 1e3),
-            }
-        }
-        _ => Finding::NotObservable { reason: "the rate was not seen".into() },
-    };
     let passes = [Some(first), second];
     let passes = || passes.iter().flatten();
     PathDirection {
         hops,
         mtu_bytes: mtu(first),
         buffer_bytes: buffer,
-        bdp_bytes: bdp,
+        bdp_bytes: Finding::NotObservable { reason: "the rate was not seen".into() },
         drop_tail: drop_tail(first, &delays, base, ended, &policer),
         drops_per_overflow: Finding::NotObservable { reason: "it needs three overflows: --long".into() },
         random_loss: match policer.value() {

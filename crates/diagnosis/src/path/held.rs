@@ -11,7 +11,7 @@ const STANDS: f64 = 0.25;
 /// of that time with no greater difference than this part.
 const HELD_RTTS: f64 = 3.0;
 const HELD_LEAST_US: f64 = 20_000.0;
-const HELD_PACKETS: f64 = 1.0;
+const HELD_PACKETS: f64 = 1.2;
 const HELD_HALVES: f64 = 0.25;
 const HELD_PARTS: f64 = 8.0;
 /// So much of what came afterwards is looked at.

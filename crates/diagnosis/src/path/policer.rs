@@ -26,6 +26,10 @@ const AFTER_PACKETS: f64 = 8.0;
 const SUSPECTED_LEAST_US: f64 = 4_000.0;
 /// A policer's rate is known no better than to this part: what is sent again leaves some of it unused, a burst exceeds it.
 const UNSURE: f64 = 0.25;
+/// What comes before the first losses no faster than so many times the rate that holds after them, and behind a queue, is a shaper's.
+const SHAPED: f64 = 1.25;
+/// A policer that takes fewer packets at once drops of each burst, however seldom they come: it may let more through of what comes evenly.
+const AT_ONCE_PACKETS: f64 = 10.0;
 /// Of what was sent again, no more than this part may have come twice.
 const TWICE_MOST: f64 = 0.2;
 
@@ -172,6 +176,16 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
         if held.has_queue {
             return not("less came after the first losses than before, but a queue stood: a policer makes none");
         }
+        let of_second = second.delays();
+        if is_shaped(first, delays, base, held.rate) || is_shaped(second, &of_second, base, held.rate) {
+            return not(
+                "less came after the first losses than before, but a queue was full then that a shaper may have",
+            );
+        }
+        let at_once = first.first_hole().map_or(0.0, |hole| first.came_bytes(0, hole));
+        if at_once < AT_ONCE_PACKETS * first.packet_bytes {
+            return not("so little passed before the first losses that bursts of a few packets may have been dropped");
+        }
         let [before, rate] = [burst, held.rate].map(|rate| rate / 1e6);
         let evidence = format!("{before:.1} Mbit/s passed, then {rate:.1} Mbit/s with losses");
         let unsure = UNSURE + held.unsure;
@@ -187,6 +201,15 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
         ),
         false => not("hardly a queue stood when segments were lost, and no burst passed before"),
     }
+}
+
+/// Whether what came last before the first losses had waited long, and came no faster than `rate` meanwhile.
+fn is_shaped(trace: &Trace<'_>, delays: &[Delay], base: Base, rate: f64) -> bool {
+    let queued_us = last_us(delays);
+    let Some(last) = delays.last().filter(|_| has_queue(delays, base)) else { return false };
+    let waited = &delays[delays.partition_point(|delay| delay.at_us < last.at_us - queued_us)..];
+    let Some(first) = waited.first().filter(|first| first.at_us < last.at_us) else { return false };
+    trace.carried_bytes(first, last) * 8e6 / (last.at_us - first.at_us) <= SHAPED * rate
 }
 
 /// What surely passed before the first losses in the best of some round trips, in bit/s. Where an end was late, packets came together.

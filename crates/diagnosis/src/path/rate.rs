@@ -15,6 +15,8 @@ const PAUSE: f64 = 4.0;
 const PAUSE_US: f64 = 1_000.0;
 /// A stretch at less than this part of the fastest one is not at the line's rate.
 const SLOWEST: f64 = 0.9;
+/// Where the halves of stretches differ by more than this part, what came first may be a shaper's burst: less holds.
+const FALLING: f64 = 0.3;
 /// A rate that was seen for so many times as long as a faster one is no pass that was merely slower.
 const OUTLASTS: f64 = 4.0;
 /// Nor is a rate the path's where it fell by more than this after the first losses, and stayed there.
@@ -89,6 +91,8 @@ pub struct Estimate {
     high: f64,
     /// The longest time in which it was seen, in microseconds.
     longest_us: f64,
+    /// By how much the rates of halves differ, as a part.
+    halves: f64,
 }
 
 /// The rate at which packets come while a queue delays them.
@@ -115,11 +119,18 @@ pub fn line_rate(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<Esti
         return None;
     }
     // Both halves of a stretch are the line's: what they differ by is what is not known. Less comes where a host was late, and then the
-    // line may be faster than both.
-    let halves = sum(|stretch| stretch.halves * stretch.span_us) / time_us / 2.0;
+    // line may be faster than both; more where the first was a shaper's burst, and then what holds is slower than both.
+    let differ = sum(|stretch| stretch.halves * stretch.span_us) / time_us;
+    let halves = differ / 2.0;
     let edges = (EDGE_US + JITTER_UNSURE * base.spread_us) * (stretches.len() as f64).sqrt() / time_us;
     let unsure = UNSURE_LEAST + edges.max(halves) + edges;
-    Some(Estimate { value, low: value * (1.0 - unsure).max(0.0), high: value * (1.0 + unsure + halves), longest_us })
+    Some(Estimate {
+        value,
+        low: value * (1.0 - unsure - halves).max(0.0),
+        high: value * (1.0 + unsure + halves),
+        longest_us,
+        halves: differ,
+    })
 }
 
 /// What the line carried at least in the best time of a width, in bit/s: a look sees a packet more at each end, or is late, jitter brings
@@ -152,12 +163,16 @@ pub fn rate(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], bas
     }
     let found = found.into_iter();
     if let Some(estimate) = found.max_by(|a, b| a.longest_us.total_cmp(&b.longest_us)) {
-        let Estimate { value, low, high, longest_us } = estimate;
+        let Estimate { value, low, high, longest_us, halves } = estimate;
         let then = second.and_then(|second| held(second, base)).filter(|_| policer.value().is_none());
         if let Some(then) = then.filter(|then| low > FALLS * then.rate * (1.0 + then.unsure)) {
             let (fast, came) = (shown(longest_us, value), then.rate / 1e6);
             let evidence = format!("a queue stood at {fast}, and then {came:.2} Mbit/s came: {SHAPER}");
             return Finding::AtLeast { value: then.rate * (1.0 - then.unsure).max(0.0), evidence };
+        }
+        if halves > FALLING {
+            let evidence = format!("a queue stood at {}, and came ever slower or faster", shown(longest_us, value));
+            return Finding::AtLeast { value: low, evidence };
         }
         let evidence = format!("packets came at this rate for {:.1} ms while a queue delayed them", longest_us / 1e3);
         return Finding::Observed { value, low, high, evidence };

@@ -4,17 +4,16 @@ use ekiden_record::{Finding, Judgement, PathDirection, Way};
 
 use super::base::Base;
 use super::ended::{End, end};
-use super::model::{Bucket, Heedless, Path};
+use super::simulated::{Bucket, Path};
 use super::trace::{Trace, longest_us};
 use super::{find, has_changed, picture, spent_before_second};
 use ekiden_measure_proto::message::{Row, Segments};
 
-/// What is found on a path, with a second pass, where one is wanted, that keeps a window of so many segments.
-fn find(path: Path, heedless: f64) -> PathDirection {
+/// What is found on a path, with a second pass where one is wanted.
+pub fn find(path: Path) -> PathDirection {
     let first = path.load();
     let (trace, base) = (Trace::of(&first, Way::Forth).unwrap(), Base::of(&first));
-    let second =
-        spent_before_second(&trace, base).map(|_| Path { heedless: Some(Heedless::Window(heedless)), ..path }.load());
+    let second = spent_before_second(&trace, base).map(|_| Path { by_bbr: true, ..path }.load());
     let second = second.as_ref().and_then(|measured| Trace::of(measured, Way::Forth));
     find::direction(&trace, second.as_ref(), base, Finding::Absent { evidence: String::new() })
 }
@@ -30,7 +29,7 @@ pub fn is_true(finding: &Finding, value: f64) -> bool {
     }
 }
 
-fn is_observed(finding: &Finding) -> bool {
+pub fn is_observed(finding: &Finding) -> bool {
     matches!(finding, Finding::Observed { .. })
 }
 
@@ -87,7 +86,7 @@ fn a_picture_ends_with_the_last_whole_bin() {
 fn a_plain_path_has_its_rate_and_buffer_and_nothing_else() {
     let mut seen = 0;
     for path in plain() {
-        let found = find(path, 1e9);
+        let found = find(path);
         let said =
             || format!("{} Mbit/s, {} us, {} B: {found:#?}", path.rate_bit_s / 1e6, path.rtt_us, path.buffer_bytes);
         assert!(is_true(&found.rate_bit_s, path.rate_bit_s), "{}", said());
@@ -106,7 +105,7 @@ fn a_policer_is_told_by_a_rate_that_holds() {
     for (rate_bit_s, rtt_us) in [(10e6, 20_000.0), (10e6, 40_000.0), (20e6, 100_000.0)] {
         let bucket = Bucket { rate_bit_s, depth_bytes: 60_000.0 };
         let line = Path { rate_bit_s: 10.0 * rate_bit_s, rtt_us, buffer_bytes: 1e6, ..Path::PLAIN };
-        let found = find(Path { policer: Some(bucket), ..line }, 6.0 * rate_bit_s * rtt_us / 8e6 / 1_500.0);
+        let found = find(Path { policer: Some(bucket), ..line });
         assert!(is_observed(&found.policer_bit_s), "{found:#?}");
         assert!(is_true(&found.policer_bit_s, rate_bit_s), "{found:#?}");
         assert!(!is_observed(&found.buffer_bytes), "{found:#?}");
@@ -134,8 +133,10 @@ fn round_trips_that_grow_while_an_overflow_lasts_are_no_larger_buffer() {
     for row in rows.iter_mut().filter(|row| row.lost > most * 4 / 5) {
         row.rtt_us = (path.rtt_us + 1.5 * path.buffer_bytes * 8e6 / path.rate_bit_s) as u32;
     }
-    let trace = Trace::of(&measured, Way::Forth).unwrap();
-    let found = find::direction(&trace, None, Base::of(&measured), Finding::Absent { evidence: String::new() });
+    let second = Path { by_bbr: true, ..path }.load();
+    let [trace, second] = [&measured, &second].map(|load| Trace::of(load, Way::Forth).unwrap());
+    let none = Finding::Absent { evidence: String::new() };
+    let found = find::direction(&trace, Some(&second), Base::of(&measured), none);
     let value = found.buffer_bytes.value().unwrap_or(0.0);
     assert!((value - path.buffer_bytes).abs() < 0.1 * path.buffer_bytes, "{found:#?}");
     assert!(is_true(&found.buffer_bytes, 1.4 * path.buffer_bytes), "either may be true: {found:#?}");
@@ -161,7 +162,7 @@ fn what_came_twice_was_not_lost() {
         let trace = Trace::of(&measured, Way::Forth).unwrap();
         assert!(trace.came_twice() > 0, "{seed}");
         assert_eq!(end(&trace, &trace.delays(), Base::of(&measured)), End::NoLoss, "{seed}");
-        let found = find(path, 200.0);
+        let found = find(path);
         assert!(!is_observed(&found.buffer_bytes), "{seed}: {found:#?}");
         assert!(!matches!(found.drop_tail, Judgement::Yes { .. }), "{seed}: {found:#?}");
         assert!(!is_observed(&found.policer_bit_s), "{seed}: {found:#?}");
@@ -187,19 +188,23 @@ fn a_single_lost_segment_is_seen() {
 fn a_short_buffer_is_no_chance() {
     for (rate_bit_s, rtt_us, buffer_bytes) in [(10e6, 20_000.0, 8e3), (20e6, 40_000.0, 10e3), (5e6, 30_000.0, 6e3)] {
         let path = Path { rate_bit_s, rtt_us, buffer_bytes, ..Path::PLAIN };
-        let found = find(path, rate_bit_s * rtt_us / 8e6 / 1_500.0 + 8.0);
+        let found = find(path);
         assert!(!is_observed(&found.random_loss), "{found:#?}");
     }
 }
 
 #[test]
 fn chance_is_seen_where_the_second_pass_had_a_longer_queue() {
-    let seen = (1..10).filter(|seed| {
-        let found = find(Path { lost: 0.02, seed: *seed, ..Path::PLAIN }, 100.0);
-        assert!(is_true(&found.buffer_bytes, Path::PLAIN.buffer_bytes), "{found:#?}");
+    let loses = |seed: u64, buffer_bytes: f64| {
+        let path = Path { lost: 0.02, buffer_bytes, seed, ..Path::PLAIN };
+        let found = find(path);
+        assert!(is_true(&found.buffer_bytes, path.buffer_bytes), "{found:#?}");
+        assert!(is_true(&found.random_loss, path.lost), "{found:#?}");
         is_observed(&found.random_loss)
-    });
-    assert!(seen.count() >= 3);
+    };
+    // BBR fills a buffer of one product no longer than Reno does.
+    assert_eq!((1..10).filter(|seed| loses(*seed, 1e5)).count(), 0);
+    assert!((1..10).filter(|seed| loses(*seed, 3e5)).count() >= 6);
 }
 
 #[test]
@@ -207,7 +212,7 @@ fn a_policer_of_few_segments_on_a_slow_line_fills_no_buffer() {
     for (rate_bit_s, policed, depth_bytes) in [(10e6, 2e6, 16e3), (5e6, 1e6, 32e3)] {
         let bucket = Bucket { rate_bit_s: policed, depth_bytes };
         let path = Path { rate_bit_s, rtt_us: 25_000.0, policer: Some(bucket), ..Path::PLAIN };
-        let found = find(path, 20.0);
+        let found = find(path);
         assert!(!matches!(found.policer_bit_s, Finding::Absent { .. }), "{found:#?}");
         assert!(!is_observed(&found.buffer_bytes), "{found:#?}");
         assert!(matches!(found.drop_tail, Judgement::NotObservable { .. }), "{found:#?}");
@@ -218,7 +223,7 @@ fn a_policer_of_few_segments_on_a_slow_line_fills_no_buffer() {
 fn a_slow_or_short_line_that_drops_at_its_tail_is_not_said_to_drop_early() {
     let lines = [(0.3e6, 100e3, 15e3), (1e6, 50e3, 15e3), (2e6, 100e3, 20e3), (200e6, 5e3, 60e3)];
     for (rate_bit_s, rtt_us, buffer_bytes) in lines {
-        let found = find(Path { rate_bit_s, rtt_us, buffer_bytes, ..Path::PLAIN }, 100.0);
+        let found = find(Path { rate_bit_s, rtt_us, buffer_bytes, ..Path::PLAIN });
         assert!(!matches!(found.drop_tail, Judgement::No { .. }), "{found:#?}");
     }
 }
@@ -275,13 +280,13 @@ fn a_rate_that_does_not_hold_is_no_lines() {
     for depth_bytes in [30_000.0, 100_000.0, 200_000.0] {
         let bucket = Bucket { rate_bit_s: 20e6, depth_bytes };
         let path = Path { shaper: Some(bucket), rate_bit_s: 60e6, buffer_bytes: 400_000.0, ..Path::PLAIN };
-        let found = find(path, 1e9);
+        let found = find(path);
         let Finding::Observed { low, high, .. } = found.rate_bit_s else { continue };
         assert!(low <= 20e6 && high >= 20e6, "{depth_bytes}: {found:#?}");
     }
     for seed in 1..10 {
         let path = Path { jitter_us: 4_000.0, late: 0.0, seed, ..Path::PLAIN };
-        let found = find(path, 1e9);
+        let found = find(path);
         assert!(is_true(&found.rate_bit_s, 20e6), "{seed}: {found:#?}");
     }
 }

@@ -1,18 +1,18 @@
 //! Nothing untrue is said of paths that are drawn at random, and what a path shows is mostly found.
 //!
-//! `EKIDEN_PATHS=1000 cargo test -p ekiden-measure truthful` draws so many of each kind.
+//! `EKIDEN_PATHS=1000 cargo test -p ekiden-diagnosis truthful` draws so many of each kind.
 
 use ekiden_record::{Finding, Judgement, PathDirection, Way};
 use ekiden_units::random::Random;
 
 use super::base::Base;
-use super::model::{Bucket, Heedless, Path};
+use super::simulated::{Bucket, Path};
 use super::tests::is_true;
 use super::trace::Trace;
-use super::{find, spent_before_second};
+use super::{find, round_trip, spent_before_second};
 
 /// So many paths of each kind, unless the environment says otherwise.
-const PATHS: u64 = 60;
+const PATHS: u64 = 120;
 
 /// A policer of less than this part of the line's rate is not said to be absent.
 const SHOWS: f64 = 0.7;
@@ -57,7 +57,7 @@ impl Draw {
 
     /// With losses in runs of 1 to 20, 0.1 to 5 % of the packets.
     fn losing(&mut self, path: Path) -> Path {
-        let (loss_run, lost) = (self.logarithmic(1.0, 20.0), self.logarithmic(1e-3, 5e-2));
+        let (loss_run, lost) = (self.logarithmic(1.0, 20.0).round() as u32, self.logarithmic(1e-3, 5e-2));
         Path { loss_run, lost, ..path }
     }
 }
@@ -75,12 +75,15 @@ impl Found {
     fn of(path: Path) -> Self {
         let (first, is_policed_first) = path.load_and_tell();
         let (trace, base) = (Trace::of(&first, Way::Forth).unwrap(), Base::of(&first));
-        let second = spent_before_second(&trace, base)
-            .map(|_| Path { heedless: Some(Heedless::Bbr), seed: path.seed + 1_000, ..path }.load());
+        let second =
+            spent_before_second(&trace, base).map(|_| Path { by_bbr: true, seed: path.seed + 1_000, ..path }.load());
         let second = second.as_ref().and_then(|measured| Trace::of(measured, Way::Forth));
         let hops = Finding::Absent { evidence: String::new() };
-        let direction = find::direction(&trace, second.as_ref(), base, hops);
-        Self { path, is_policed_first, rtt: base.finding(0.0), direction }
+        let mut direction = find::direction(&trace, second.as_ref(), base, hops);
+        // Nothing waits on the way back.
+        let mut back = PathDirection { rate_bit_s: Finding::Absent { evidence: String::new() }, ..direction.clone() };
+        let rtt = round_trip(base, &mut direction, &mut back);
+        Self { path, is_policed_first, rtt, direction }
     }
 
     /// What is untrue of it.
@@ -179,7 +182,7 @@ fn a_clamped_segment_says_no_more_than_that_it_passed() {
 
 #[test]
 fn a_very_short_path_has_no_bound_of_nothing() {
-    check(4, &[("a bound of the rate", 1.0), ("rate", 0.5)], |draw, seed| {
+    check(4, &[("a bound of the rate", 1.0), ("rate", 0.35)], |draw, seed| {
         let (rate, rtt_us) = (draw.logarithmic(1e7, 1e9), draw.logarithmic(50.0, 2e3));
         draw.between(rate, rtt_us, seed)
     });
@@ -213,7 +216,7 @@ fn a_plain_path_is_found() {
 fn bursts_of_twenty_are_no_full_buffer() {
     check(8, &[("rate", 0.85), ("buffer", 0.6)], |draw, seed| {
         let lost = draw.even(0.0, 0.05);
-        Path { loss_run: 20.0, lost, ..draw.path(seed) }
+        Path { loss_run: 20, lost, ..draw.path(seed) }
     });
 }
 

@@ -1,7 +1,7 @@
 //! An iperf3 server that says anything at the end of a measurement.
 #![no_main]
 
-use ekiden_measure::iperf3::message::{State, decode_results, json_length, stream_id};
+use ekiden_iperf3::message::{State, decode_results, json_length, stream_id};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

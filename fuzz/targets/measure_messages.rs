@@ -1,13 +1,13 @@
 //! A measuring client or server that says anything: what is accepted is within bounds, and what is said of a load can be judged.
 #![no_main]
 
-use ekiden_measure::client::Measured;
-use ekiden_measure::gathered::{Gathered, Next};
-use ekiden_measure::message::{Preamble, ROWS_MOST, Reply, Request, decode, encode};
-use ekiden_measure::outcome::{samples, told};
-use ekiden_measure::server::end_settings;
-use ekiden_measure::settings::{Asked, BYTES_MOST, DURATION_MOST_US, STREAMS_MOST};
-use ekiden_measure::verdict::sentence;
+use ekiden_diagnosis::measured::Measured;
+use ekiden_diagnosis::outcome::{samples, told};
+use ekiden_diagnosis::verdict::sentence;
+use ekiden_measure_proto::gathered::{Gathered, Next};
+use ekiden_measure_proto::message::{Preamble, ROWS_MOST, Reply, Request, decode, encode};
+use ekiden_measure_proto::settings::{Asked, BYTES_MOST, DURATION_MOST_US, STREAMS_MOST};
+use ekiden_record::EndSettings;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -39,7 +39,7 @@ fuzz_target!(|data: &[u8]| {
     let from = ([127, 0, 0, 1], 1).into();
     let measured = Measured {
         from,
-        far: end_settings(),
+        far: EndSettings::default(),
         near_seen,
         far_seen,
         answers: Vec::new(),

@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use ekiden_net::lookup;
-use ekiden_net::tcp_info::{TcpInfo, tcp_info};
+use ekiden_net::tcp_info::tcp_info;
+use ekiden_tcp_info::TcpInfo;
 use ekiden_units::{AddressError, BitRate, Bytes, HostPort, HostText, Time};
 
 use crate::{Aim, Finding, Remedy, Verdict};
@@ -124,7 +125,7 @@ fn judge(address: &str, seen: &[TcpInfo], rate: BitRate) -> (Vec<Finding>, Time)
 mod tests {
     use std::net::TcpListener;
 
-    use ekiden_net::tcp_info::Options;
+    use ekiden_tcp_info::Options;
 
     use super::*;
 

@@ -32,9 +32,12 @@ const SEVERAL: &[(&str, &[&str], &str)] = &[
 /// What a node alone, with tunnel and gateway, is built without.
 const NOT_OF_A_NODE: &[&str] = &[
     "ekiden-demo",
+    "ekiden-diagnosis",
     "ekiden-flows",
+    "ekiden-iperf3",
     "ekiden-lab",
     "ekiden-measure",
+    "ekiden-measure-proto",
     "ekiden-model",
     "ekiden-monitor",
     "ekiden-plan",

@@ -9,22 +9,25 @@ use ekiden_keys::Fingerprint;
 use ekiden_net::clock::monotonic_ns;
 use ekiden_net::lookup;
 use ekiden_net::socket::limit_unacknowledged;
-use ekiden_record::{EndSettings, Way};
+use ekiden_record::EndSettings;
 use ekiden_transport::{Connection, Security, dial, is_own_key_refused};
 use ekiden_units::{AddressError, HostPort};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::gathered::{Gathered, Next};
-use crate::hole::Hole;
-use crate::load::{Link, Most, Running, Seen, Side};
-use crate::message::{
+use crate::load::{Link, Most, Running};
+use crate::probe::Prober;
+use crate::refused::{is_closed, of_handshake};
+use crate::{Error, control, socket};
+use ekiden_diagnosis::measured::Measured;
+use ekiden_diagnosis::{hole, plausible};
+use ekiden_measure_proto::gathered::{Gathered, Next};
+use ekiden_measure_proto::message::{
     PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_of,
 };
-use crate::probe::{Answer, Prober};
-use crate::refused::{is_closed, of_handshake};
-use crate::settings::{Asked, DURATION_MOST_US};
-use crate::{Error, control, hole, iperf3, plausible, socket, socks5};
+use ekiden_measure_proto::seen::{Seen, Side};
+use ekiden_measure_proto::settings::{Asked, DURATION_MOST_US};
+use ekiden_net::socks5;
 
 /// How long this end waits for a server that lets it wait. The default is what [`measure`] has.
 #[derive(Debug, Clone)]
@@ -121,43 +124,6 @@ pub(crate) struct Via {
     port: u16,
 }
 
-/// What both ends saw of a load.
-#[derive(Debug)]
-pub struct Measured {
-    /// This end's address.
-    pub from: SocketAddr,
-    /// What the server's end is like.
-    pub far: EndSettings,
-    /// This end's streams.
-    pub near_seen: Vec<Seen>,
-    /// The server's.
-    pub far_seen: Vec<Seen>,
-    /// The probes.
-    pub answers: Vec<Answer>,
-    /// When the load began, by this end's monotonic clock.
-    pub began_ns: u64,
-    /// When this end's part of it was over.
-    pub ended_ns: u64,
-    /// What the server lets through in each direction, in bytes.
-    pub bytes_most: Option<u64>,
-}
-
-impl Measured {
-    /// The black hole that the load shows in a direction.
-    pub fn hole(&self, way: Way) -> Option<Hole> {
-        hole::of_way(way, &self.near_seen, &self.far_seen, &self.answers, self.began_ns)
-    }
-
-    /// The directions in which a stream has brought its part of `most` bytes.
-    pub fn reached(&self, most: u64, asked: &Asked) -> Vec<Way> {
-        let received = |way: Way| if Side::Near.sends(way) { &self.far_seen } else { &self.near_seen };
-        let of = |way| received(way).iter().filter(move |seen| seen.way == way);
-        let bytes = |way| of(way).map(|seen| seen.end.bytes).max().unwrap_or(0);
-        let each = most / u64::from(asked.get().streams.max(1));
-        asked.get().ways.iter().copied().filter(|way| bytes(*way) >= each).collect()
-    }
-}
-
 /// What goes on, for a progress bar.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
@@ -181,7 +147,7 @@ struct Agreed<'a> {
     longest: Duration,
 }
 
-/// Runs a load and gathers what was seen. With `trace` both ends look as often as they can, for [`crate::path`].
+/// Runs a load and gathers what was seen. With `trace` both ends look as often as they can, for [`ekiden_diagnosis::path`].
 ///
 /// # Errors
 /// [`Error`]; nothing is left behind.
@@ -369,7 +335,7 @@ fn named(server: &Server, error: Error) -> Error {
     }
     let addresses = server.name.parse().ok().filter(|_| server.via.is_none());
     match addresses.and_then(|place| lookup::addresses(&place).ok()?.into_iter().next()) {
-        Some(address) if iperf3::is_there(address) => {
+        Some(address) if ekiden_iperf3::is_there(address) => {
             let why = "it is an iperf3 server: measure with --iperf3".into();
             Error::NotAServer { to: server.name.clone(), why }
         }
@@ -463,37 +429,5 @@ impl Agreed<'_> {
                 return Ok(gathered.seen());
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::message::StreamEnd;
-
-    #[test]
-    fn a_server_has_ended_a_load_whose_receiver_has_all_that_it_lets_through() {
-        let asked = Asked::default();
-        let seen = |bytes| {
-            vec![Seen {
-                way: Way::Forth,
-                stream: 0,
-                end: StreamEnd { bytes, ..StreamEnd::default() },
-                rows: Vec::new(),
-            }]
-        };
-        let with = |sent, received| Measured {
-            from: ([127, 0, 0, 1], 1).into(),
-            far: EndSettings::default(),
-            near_seen: seen(sent),
-            far_seen: seen(received),
-            answers: Vec::new(),
-            began_ns: 0,
-            ended_ns: 0,
-            bytes_most: None,
-        };
-        assert_eq!(with(1_000_000, 1_000_000).reached(1_000_000, &asked), [Way::Forth]);
-        // Handed over, and still in a buffer when time ended it.
-        assert_eq!(with(1_000_000, 600_000).reached(1_000_000, &asked), []);
     }
 }

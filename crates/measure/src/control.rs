@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use crate::message::{decode, encode};
+use ekiden_measure_proto::message::{decode, encode};
 
 /// Sends a message.
 ///
@@ -69,7 +69,7 @@ fn invalid(why: String) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Reply;
+    use ekiden_measure_proto::message::Reply;
 
     #[test]
     fn another_protocol_is_named_and_no_message_of_this_one_is_taken_for_it() {

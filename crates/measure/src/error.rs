@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ekiden_record::Way;
+use ekiden_diagnosis::outcome::TooShort;
 
 /// Why a measurement did not come about, as the end sees it that asked.
 #[derive(Debug, thiserror::Error)]
@@ -77,18 +77,9 @@ pub enum Error {
         /// Which, and why.
         why: String,
     },
-    /// What came, came within a round trip, or nothing came.
-    #[error("the load {} was too short to say how fast it was: {bytes} bytes in {ms:.3} ms, and a round trip {rtt_ms:.3} ms; measure for longer, with more bytes", way.word())]
-    TooShort {
-        /// The direction.
-        way: Way,
-        /// The bytes that came.
-        bytes: u64,
-        /// In so many milliseconds.
-        ms: f64,
-        /// A round trip of the idle path, in milliseconds.
-        rtt_ms: f64,
-    },
+    /// The load was too short.
+    #[error(transparent)]
+    TooShort(#[from] TooShort),
     /// Who is there has closed the connection before it said anything.
     #[error(
         "{to} closes the connection at once: it is no measuring server (those listen on port 7100 unless told otherwise), or has too many connections that prove nothing, and takes more in 10 s"

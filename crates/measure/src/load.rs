@@ -1,7 +1,6 @@
 //! One end of a load: a thread for each stream that sends or receives, and one that looks at all of them.
 
 mod batch;
-mod budget;
 mod calls;
 mod evenness;
 mod payload;
@@ -17,27 +16,11 @@ use std::thread::{self, JoinHandle};
 use ekiden_net::clock::{monotonic_ns, thread_processor_us};
 use ekiden_record::Way;
 
-use crate::message::{Row, StreamEnd, Trace};
-use crate::settings::Asked;
-pub(crate) use budget::budget;
+use ekiden_measure_proto::message::{StreamEnd, Trace};
+use ekiden_measure_proto::seen::{Seen, Side};
+use ekiden_measure_proto::settings::Asked;
 use payload::Payload;
 use stream::Stream;
-
-/// Which end of a path this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// The end that asked: it sends forth and receives back.
-    Near,
-    /// The server.
-    Far,
-}
-
-impl Side {
-    /// Whether this end sends in a direction.
-    pub fn sends(self, way: Way) -> bool {
-        (self == Self::Near) == (way == Way::Forth)
-    }
-}
 
 /// A connection of a load.
 #[derive(Debug)]
@@ -57,26 +40,6 @@ pub struct Most {
     pub bytes: Option<u64>,
     /// Small pieces in a second, of all streams together.
     pub calls_s: Option<u32>,
-}
-
-/// What an end has seen of a stream.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
-    /// The direction of its data.
-    pub way: Way,
-    /// Its number.
-    pub stream: u32,
-    /// In all.
-    pub end: StreamEnd,
-    /// Over time.
-    pub rows: Vec<Row>,
-}
-
-impl Seen {
-    /// When the stream was over at this end, in microseconds since the load's start there.
-    pub fn end_us(&self) -> u64 {
-        self.end.first_us.saturating_add(self.end.duration_us)
-    }
 }
 
 /// An end of a load. Receivers take what comes from the beginning; senders wait for [`Running::begin`]. All threads end when it is dropped.

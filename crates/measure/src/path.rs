@@ -1,43 +1,26 @@
-//! What a path is made of, from a loaded TCP: S0's chapter 4 as a tool.
+//! Measures what a path is made of: S0's chapter 4 as a tool.
 //!
-//! Each direction is loaded by one stream, Reno's slow start, until its first losses are over; both ends look at it every 200 µs. Packets
-//! come at the line's rate while a queue delays them; a queue that loses much of a window was full. Where single losses end the slow
-//! start too soon, a second stream follows with BBR, which does not heed them.
+//! Each direction is loaded by one stream, Reno's slow start, until its first losses are over; both ends look at it every 200 µs. Where
+//! single losses end the slow start too soon, a second stream follows with BBR, which does not heed them.
 //!
-//! How much is sent for that, and for how long at most, is decided here. `path/find.rs` decides what follows from it.
+//! How much is sent for that, and for how long at most, is decided here. What follows from it, `path.rs` decides.
 
-mod base;
-mod buffer;
-mod ended;
-mod find;
-mod held;
 mod hops;
-#[cfg(test)]
-mod hostile;
-#[cfg(test)]
-mod model;
-mod policer;
-mod rate;
-#[cfg(test)]
-mod tests;
-mod trace;
-#[cfg(test)]
-mod truthful;
 
 use std::time::Duration;
 
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_record::{EndSettings, Finding, LoadSettings, PATH_FORMAT, PathDirection, PathRecord, Way};
+use ekiden_record::{Finding, LoadSettings, PATH_FORMAT, PathDirection, PathRecord, Way};
 
 use crate::Error;
 use crate::client::{Server, measure};
-use crate::load::budget;
-use crate::message::Trace as How;
 use crate::server::end_settings;
-use crate::settings::Asked;
-use base::Base;
-use ended::{End, end};
-use trace::{ANSWER_BYTES, PROBE_BYTES, STEPS_MOST, Trace};
+use ekiden_diagnosis::budget::budget;
+use ekiden_diagnosis::path::{
+    Base, Seen, Trace, direction, drops, has_changed, holed, picture, round_trip, spent_before_second, window,
+};
+use ekiden_measure_proto::message::Trace as How;
+use ekiden_measure_proto::settings::Asked;
 
 /// The load of a direction: so many bandwidth-delay products at most, and so many round trips and so long.
 const BDPS_MOST: f64 = 10.0;
@@ -77,18 +60,6 @@ pub struct Origin {
     pub command: Vec<String>,
     /// When it was started, in milliseconds since 1970 (UTC).
     pub started_unix_ms: u64,
-}
-
-/// Traces of a direction, for a picture.
-pub struct Seen {
-    /// The direction.
-    pub way: Way,
-    /// Seconds since the load began, and milliseconds that bytes which came then had waited on the way.
-    pub queue_ms: Vec<(f64, f64)>,
-    /// Seconds, and Mbit/s that came in the 20 ms before.
-    pub rate_mbit: Vec<(f64, f64)>,
-    /// When the first segment was missed at the receiver, in seconds.
-    pub lost_s: Option<f64>,
 }
 
 /// Measures both directions; with `long` it also overflows their buffers again and again.
@@ -148,8 +119,8 @@ pub fn characterise(
             Way::Back => Finding::NotObservable { reason: "TCP counts the routers on its own way only".into() },
         };
         let mut found = match hole {
-            Some(hole) => find::holed(&trace, hole, hops),
-            None => find::direction(&trace, second.as_ref(), known, hops),
+            Some(hole) => holed(&trace, hole, hops),
+            None => direction(&trace, second.as_ref(), known, hops),
         };
         if long && hole.is_none() {
             step(Step::Overflows { way });
@@ -157,7 +128,7 @@ pub fn characterise(
             let asked = Asked::new(settings).map_err(Error::Settings)?;
             let again = measure(server, &asked, How::Episodes { count: OVERFLOWS + 1 }, &mut |_| {})?;
             if let Some(trace) = Trace::of(&again, way) {
-                found.drops_per_overflow = find::drops(trace.sent);
+                found.drops_per_overflow = drops(trace.sent);
             }
         }
         let near = end_settings();
@@ -169,9 +140,10 @@ pub fn characterise(
         from.get_or_insert(reno.from);
         directions.push(found);
     }
-    let (Some(forth), Some(back), Some(base)) = (take(&mut directions), take(&mut directions), base) else {
+    let (Some(mut forth), Some(mut back), Some(base)) = (take(&mut directions), take(&mut directions), base) else {
         return Err(Error::Here("a direction is missing".into()));
     };
+    let rtt_us = round_trip(base, &mut forth, &mut back);
     let record = PathRecord {
         path_format: PATH_FORMAT,
         version: env!("CARGO_PKG_VERSION").into(),
@@ -179,80 +151,13 @@ pub fn characterise(
         started_unix_ms: origin.started_unix_ms,
         from: from.map(|from| from.ip().to_string()).unwrap_or_default(),
         to: server.name.clone(),
-        rtt_us: rtt(base, &forth, &back),
+        rtt_us,
         forth,
         back,
     };
     Ok((record, seen))
 }
 
-/// Whether two base round trips are of different paths: the least of some 25 probes varies less than that, and with jitter by as much as most of
-/// them do.
-fn has_changed(before: Base, after: Base) -> bool {
-    let varies_us = before.spread_us.max(after.spread_us);
-    (before.rtt_us - after.rtt_us).abs() > 0.2 * before.rtt_us.min(after.rtt_us) + 2_000.0 + varies_us
-}
-
 fn take(directions: &mut Vec<PathDirection>) -> Option<PathDirection> {
     (!directions.is_empty()).then(|| directions.remove(0))
-}
-
-/// What counts as spent before a second pass, where one is to tell what the first has left open: what lies beyond single losses, or whether
-/// a policer holds its rate. That takes a budget of its own.
-fn spent_before_second(trace: &Trace<'_>, base: Base) -> Option<u64> {
-    let delays = trace.delays();
-    let ended = end(trace, &delays, base);
-    match ended {
-        End::FewLosses => Some(trace.sent_bytes),
-        _ => policer::is_suspected(trace, &delays, ended, base).then_some(0),
-    }
-}
-
-/// The base round trip, less the time that the probes took to be sent.
-fn rtt(base: Base, forth: &PathDirection, back: &PathDirection) -> Finding {
-    let sent_us =
-        |direction: &PathDirection, bytes: f64| direction.rate_bit_s.value().map_or(0.0, |rate| bytes * 8e6 / rate);
-    base.finding(sent_us(forth, PROBE_BYTES) + sent_us(back, ANSWER_BYTES))
-}
-
-/// The part of a receive buffer that is advertised: half before Linux 6.6, then what packets of 1500 bytes hold of their memory.
-const ADVERTISED: [f64; 2] = [0.5, 0.625];
-/// The part of a send buffer that holds payload.
-const HOLDS: f64 = 0.8;
-
-/// What the kernels of the ends let a window grow to by themselves.
-fn window(sender: &EndSettings, receiver: &EndSettings) -> Finding {
-    let most = |limits: &str| limits.split_whitespace().nth(2).and_then(|most| most.parse::<u32>().ok()).map(f64::from);
-    let mut release = receiver.kernel.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
-    let is_new = release.next().zip(release.next()) >= Some((6, 6));
-    match most(&sender.tcp_wmem).zip(most(&receiver.tcp_rmem)) {
-        Some((send, receive)) => {
-            let value = (send * HOLDS).min(receive * ADVERTISED[usize::from(is_new)]);
-            let evidence = format!("tcp_wmem of the sender up to {send}, tcp_rmem of the receiver up to {receive}");
-            Finding::Observed { value, low: value * 0.8, high: value * 1.25, evidence }
-        }
-        None => Finding::NotObservable { reason: "an end does not say its limits".into() },
-    }
-}
-
-/// A picture shows what came in each of so many microseconds.
-const BIN_US: f64 = 20_000.0;
-
-fn picture(trace: &Trace<'_>, way: Way) -> Seen {
-    let seconds = |at_us: f64| at_us / 1e6;
-    let queue_ms = trace.delays().iter().map(|delay| (seconds(delay.at_us), delay.queued_us / 1e3)).collect();
-    let mut rate_mbit = Vec::new();
-    if let Some((from_us, until_us)) = trace.arrival_us() {
-        for step in 0..STEPS_MOST {
-            let at_us = from_us + f64::from(step) * BIN_US;
-            // What is left of the last bin says no rate; of a load that is shorter than one it is all there is.
-            let to_us = if step == 0 { (at_us + BIN_US).min(until_us) } else { at_us + BIN_US };
-            if to_us > until_us {
-                break;
-            }
-            rate_mbit.extend(trace.passed_bit_s(at_us, to_us).map(|rate| (seconds(to_us), rate / 1e6)));
-        }
-    }
-    let lost_s = trace.first_hole().map(|row| seconds(trace.arrived[row].at_us as f64));
-    Seen { way, queue_ms, rate_mbit, lost_s }
 }

@@ -22,8 +22,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::control;
-use crate::message::{DATA, PLAIN, Preamble, Purpose, Reply, TLS};
-use crate::settings::DURATION_MOST_US;
+use ekiden_measure_proto::message::{DATA, PLAIN, Preamble, Purpose, Reply, TLS};
+use ekiden_measure_proto::settings::DURATION_MOST_US;
 use session::Begun;
 
 /// Where a measuring server listens unless told otherwise.

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use crate::message::Trace;
+use ekiden_measure_proto::message::{PLAIN_SEGMENT_BYTES, Trace};
 use ekiden_net::privileges::{Capability, has};
 use ekiden_net::socket::{SocketError, TcpOptions, clamp_window, limit_unsent, set_options};
 use ekiden_record::LoadSettings;
@@ -16,10 +16,6 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 const TRACE_BUFFER_BYTES: u64 = 256 << 20;
 /// What a traced sender writes ahead.
 const TRACE_UNSENT_BYTES: u32 = 64 << 10;
-
-/// The longest segments of a connection that carries no load, TCP's options among them: they fit IPv6's least MTU of 1,280 bytes, which practically
-/// every path carries. The SYN says so, so the other end's are no longer. What is said of a load thus arrives where the load's own segments do not.
-pub const PLAIN_SEGMENT_BYTES: u16 = 1220;
 
 /// What a socket is for.
 #[derive(Debug, Clone, Copy)]
@@ -124,7 +120,7 @@ mod tests {
     use ekiden_net::tcp_info::tcp_info;
 
     use super::*;
-    use crate::settings::Asked;
+    use ekiden_measure_proto::settings::Asked;
 
     #[test]
     fn both_ends_of_a_connection_without_a_load_send_short_segments() {

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use ekiden_net::sock_diag::TcpSocket;
-use ekiden_net::tcp_info::TcpInfo;
+use ekiden_tcp_info::TcpInfo;
 use serde::{Deserialize, Serialize};
 
-use crate::limit::{Limits, Shares};
-use crate::spread::Spread;
+use ekiden_diagnosis::limit::{Limits, Shares};
+use ekiden_diagnosis::spread::Spread;
 
 /// The most connections that are kept; of further ones only how many looks saw them is counted.
 pub const CONNECTIONS_MOST: usize = 10_000;

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::jitter::Lateness;
 use crate::watch::Watched;
+use ekiden_diagnosis::jitter::Lateness;
 
 /// The version of the format that this program writes.
 pub const WATCH_FORMAT: u32 = 1;

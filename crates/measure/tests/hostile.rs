@@ -6,11 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::*;
+use ekiden_diagnosis::measured::Measured;
 use ekiden_measure::Error;
-use ekiden_measure::client::{self, Measured, Server, measure, measure_within};
-use ekiden_measure::message::{Preamble, Reply, Request, Row, StreamEnd, TAKEN, Trace, token_text};
+use ekiden_measure::client::{self, Server, measure, measure_within};
 use ekiden_measure::server;
-use ekiden_measure::settings::Asked;
+use ekiden_measure_proto::message::{Preamble, Reply, Request, Row, StreamEnd, TAKEN, Trace, token_text};
+use ekiden_measure_proto::settings::Asked;
 use ekiden_record::{EndSettings, LoadSettings, Way};
 
 const TOKEN: [u8; 16] = [7; 16];
@@ -275,7 +276,7 @@ fn the_packets_of_loopback_are_no_lie() {
 
 #[test]
 fn an_ekiden_server_is_told_from_one_of_iperf3() {
-    let error = ekiden_measure::iperf3::run(&ekiden_measure::iperf3::Settings::new(&open_server()), &mut |_| {});
+    let error = ekiden_iperf3::run(&ekiden_iperf3::Settings::new(&open_server()), &mut |_| {});
     let said = error.unwrap_err().to_string();
     assert!(said.contains("it is a measuring server of ekiden: measure without --iperf3"), "{said}");
 }

@@ -3,5 +3,3 @@
 mod clients;
 mod common;
 mod hostile;
-mod iperf3;
-mod messages;

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::thread;
 use std::time::Duration;
 
-use ekiden_measure::iperf3::{self, Error, Outcome, Progress, Settings, Until};
+use ekiden_iperf3::{Error, Outcome, Progress, Settings, Until};
 use ekiden_units::quantile;
 
 use crate::config::{Direction, Target};
@@ -23,8 +23,8 @@ pub fn by_iperf3(target: &Target, address: &str) -> Result<Measured, Failure> {
     let settings = Settings {
         streams: target.streams,
         direction: match target.direction {
-            Direction::Receive => iperf3::Direction::Receive,
-            Direction::Send => iperf3::Direction::Send,
+            Direction::Receive => ekiden_iperf3::Direction::Receive,
+            Direction::Send => ekiden_iperf3::Direction::Send,
         },
         until: Until::Time(Duration::from(target.duration)),
         bytes_most: Some(target.bytes),
@@ -37,13 +37,13 @@ pub fn by_iperf3(target: &Target, address: &str) -> Result<Measured, Failure> {
             rtts_us.extend(samples.iter().map(|sample| sample.rtt_us).filter(|rtt| *rtt > 0));
         }
     };
-    let mut outcome = iperf3::run(&settings, &mut progress);
+    let mut outcome = ekiden_iperf3::run(&settings, &mut progress);
     for _ in 1..TRIES {
         if !outcome.as_ref().is_err_and(may_pass) {
             break;
         }
         thread::sleep(PAUSE);
-        outcome = iperf3::run(&settings, &mut progress);
+        outcome = ekiden_iperf3::run(&settings, &mut progress);
     }
     let outcome = outcome.map_err(|error| Failure(error.to_string()))?;
     Ok(measured(target, &outcome, rtts_us))
@@ -81,7 +81,7 @@ fn measured(target: &Target, outcome: &Outcome, mut rtts_us: Vec<u64>) -> Measur
 mod tests {
     use std::net::TcpListener;
 
-    use ekiden_measure::iperf3::StreamOutcome;
+    use ekiden_iperf3::StreamOutcome;
     use ekiden_units::{Bytes, Time};
 
     use super::*;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use ekiden_diagnosis::outcome::told;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_measure::client::{Server, measure};
-use ekiden_measure::message::Trace;
-use ekiden_measure::outcome::told;
-use ekiden_measure::settings::Asked;
 use ekiden_measure::{Error, patiently};
+use ekiden_measure_proto::message::Trace;
+use ekiden_measure_proto::settings::Asked;
 use ekiden_record::{LoadSettings, Way};
 use ekiden_transport::{Prepared, Security};
 
@@ -44,7 +44,7 @@ pub fn by_server(
     let failed = |error: Error| Failure(error.to_string());
     let asked = Asked::new(settings).map_err(|why| failed(Error::Settings(why)))?;
     let measured = patiently(TRIES, PAUSE, || measure(&server, &asked, Trace::No, &mut |_| {})).map_err(failed)?;
-    let (loads, latency) = told(&asked, &measured).map_err(failed)?;
+    let (loads, latency) = told(&asked, &measured).map_err(Error::from).map_err(failed)?;
     let load = loads.into_iter().next().ok_or_else(|| Failure("the server told nothing of the load".into()))?;
     let is_direct = target.via.is_none();
     let us = |us: f64| (us > 0.0).then_some(us as u64);

@@ -178,7 +178,7 @@ fn family(text: &mut String, name: &str, kind: &str, help: &str, lines: impl Ite
 
 #[cfg(test)]
 mod tests {
-    use ekiden_measure::limit::Shares;
+    use ekiden_diagnosis::limit::Shares;
 
     use super::*;
     use crate::measurement::Failure;

@@ -1,6 +1,6 @@
 //! What a measurement gives, and what is kept of it.
 
-use ekiden_measure::limit::Shares;
+use ekiden_diagnosis::limit::Shares;
 use serde::{Deserialize, Serialize};
 
 /// What a measurement gave.

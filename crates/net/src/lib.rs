@@ -5,9 +5,9 @@
 pub mod allocator;
 pub mod blocking;
 pub mod clock;
+pub mod deadline;
 pub mod device;
 mod kernel_text;
-pub mod limit;
 pub mod lookup;
 pub mod mtu_probing;
 pub mod namespace;
@@ -23,6 +23,7 @@ pub mod sandbox;
 pub mod schedule;
 pub mod sock_diag;
 pub mod socket;
+pub mod socks5;
 pub mod splice;
 pub mod steer;
 pub mod tcp_info;

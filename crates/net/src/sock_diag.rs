@@ -8,13 +8,14 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use ekiden_tcp_info::TcpInfo;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recvfrom, sendto, socket,
 };
 use rtnetlink::packet_core::{NetlinkBuffer, NlasIterator};
 
-use crate::tcp_info::{MEMORY_NUMBERS, TcpInfo};
+use crate::tcp_info::{MEMORY_NUMBERS, of_bytes, with_memory};
 
 /// `SOCK_DIAG_BY_FAMILY`.
 const BY_FAMILY: u16 = 20;
@@ -214,7 +215,7 @@ fn socket_of(message: &[u8]) -> Result<Option<TcpSocket>, Error> {
     for attribute in NlasIterator::new(attributes) {
         let attribute = attribute.map_err(|_| Error::Malformed("an attribute's length is wrong"))?;
         match attribute.kind() {
-            INFO => info = TcpInfo::from_bytes(attribute.value()),
+            INFO => info = of_bytes(attribute.value()),
             MEMORY => {
                 for (number, bytes) in memory.iter_mut().zip(attribute.value().chunks_exact(4)) {
                     *number = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -234,7 +235,7 @@ fn socket_of(message: &[u8]) -> Result<Option<TcpSocket>, Error> {
         inode: number(68),
         cookie: u64::from(number(44)) | u64::from(number(48)) << 32,
         congestion,
-        info: info.with_memory(memory),
+        info: with_memory(info, memory),
     }))
 }
 

@@ -5,7 +5,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 
-use crate::tcp_info::{TcpInfo, tcp_info_with_memory};
+use ekiden_tcp_info::TcpInfo;
+
+use crate::tcp_info::tcp_info_with_memory;
 
 /// Sockets that are watched, each with what is kept of it.
 #[derive(Debug)]

@@ -9,9 +9,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ekiden_net::tcp_info::{TcpInfo, tcp_info};
+use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::leg::{ID_BYTES, Open};
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
+use ekiden_tcp_info::TcpInfo;
 use ekiden_transport::budget;
 
 use crate::config::classes::BULK;

@@ -15,8 +15,8 @@ pub fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
             _ => 5,
         });
     }
-    if let Some(error) = error.downcast_ref::<ekiden_measure::iperf3::Error>() {
-        use ekiden_measure::iperf3::Error;
+    if let Some(error) = error.downcast_ref::<ekiden_iperf3::Error>() {
+        use ekiden_iperf3::Error;
         return Some(match error {
             Error::Settings(_) => 2,
             Error::Socket(_) | Error::Local { .. } => 4,

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
+use ekiden_diagnosis::measured::Measured;
+use ekiden_diagnosis::outcome::{samples, told as loads_of};
 use ekiden_files::{check_directory, check_target, is_stream};
-use ekiden_measure::client::{Measured, Server, measure};
-use ekiden_measure::message::Trace;
-use ekiden_measure::outcome::{samples, told as loads_of};
+use ekiden_measure::client::{Server, measure};
 use ekiden_measure::server::end_settings;
-use ekiden_measure::settings::Asked;
+use ekiden_measure_proto::message::Trace;
+use ekiden_measure_proto::settings::Asked;
 use ekiden_record::{
     LoadSettings, MEASUREMENT_FORMAT, Measurement, SAMPLES_MOST, Sample, Series, SeriesWriter, Way, series_of,
 };
@@ -158,7 +159,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     let server = match args.iperf3 {
-        true => Server { name: with_port(args.target.name(), ekiden_measure::iperf3::PORT), security: None, via: None },
+        true => Server { name: with_port(args.target.name(), ekiden_iperf3::PORT), security: None, via: None },
         false => args.target.server()?,
     };
     if let Some(Err(error)) = args.via.as_deref().map(str::parse::<HostPort>) {
@@ -250,7 +251,7 @@ fn told(
     started_unix_ms: u64,
 ) -> Result<Measurement, ekiden_measure::Error> {
     let (loads, latency) = loads_of(asked, measured)?;
-    let of = |seen: &[ekiden_measure::load::Seen]| {
+    let of = |seen: &[ekiden_measure_proto::seen::Seen]| {
         let sender = seen.iter().find(|seen| !seen.end.congestion.is_empty());
         sender.map(|seen| seen.end.congestion.clone())
     };

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
+use ekiden_diagnosis::jitter::Jitter;
 use ekiden_files::{TargetError, check_directory, check_target, write, write_with};
-use ekiden_measure::jitter::Jitter;
 use ekiden_measure::watch::Watch;
 use ekiden_measure::watch_record::{WATCH_FORMAT, WatchRecord};
 use ekiden_net::clock::monotonic_ns;

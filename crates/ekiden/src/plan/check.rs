@@ -6,7 +6,7 @@ use std::path::Path as File;
 use std::process::{Command, exit};
 
 use anyhow::Context;
-use ekiden_measure::spread::Spread;
+use ekiden_diagnosis::spread::Spread;
 use ekiden_plan::{Path, Plan, Remedy, network};
 use ekiden_record::{Outcome, Record};
 use serde::Serialize;

@@ -5,7 +5,8 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ekiden_net::tcp_info::{TcpInfo, tcp_info};
+use ekiden_net::tcp_info::tcp_info;
+use ekiden_tcp_info::TcpInfo;
 
 /// All connections of a flow.
 pub(crate) struct Connections {

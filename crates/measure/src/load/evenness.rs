@@ -2,7 +2,7 @@
 
 use ekiden_units::quantile;
 
-use crate::message::Peak;
+use ekiden_measure_proto::message::Peak;
 
 /// Lengths of times, in milliseconds.
 const WIDTHS_MS: [usize; 5] = [2, 5, 10, 20, 50];

@@ -5,11 +5,13 @@ use std::sync::atomic::Ordering;
 use ekiden_net::clock::{monotonic_ns, sleep_until};
 use ekiden_net::mtu_probing::mtu_probing;
 use ekiden_net::schedule;
-use ekiden_net::tcp_info::{TcpInfo, tcp_info_with_memory};
+use ekiden_net::tcp_info::tcp_info_with_memory;
+use ekiden_tcp_info::TcpInfo;
 
+use super::Shared;
 use super::stream::Stream;
-use super::{Shared, budget};
-use crate::message::{LOOKS_MOST, ROWS_MOST, Row, Segments};
+use ekiden_diagnosis::budget;
+use ekiden_measure_proto::message::{LOOKS_MOST, ROWS_MOST, Row, Segments};
 
 /// How often a traced load is looked at, in microseconds.
 const TRACE_US: u64 = 200;
@@ -77,7 +79,7 @@ pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool, least_ns: u64)
                 if stream.sends && trace {
                     let allowance = budget::allowance(stream.trace, Some((&row, rows)));
                     stream.allowance.fetch_max(allowance, Ordering::Relaxed);
-                    if budget::is_spent(stream.trace, &row, &info, rows) {
+                    if budget::is_spent(stream.trace, &row, info.sent_bytes, rows) {
                         stream.is_spent.store(true, Ordering::Relaxed);
                     }
                 }

@@ -16,10 +16,12 @@ use super::batch::Batch;
 use super::calls::{self, Calls};
 use super::evenness::Evenness;
 use super::payload::Payload;
-use super::{Link, Most, Shared, Side, budget};
-use crate::message::{StreamEnd, TENTHS_MOST, Trace};
-use crate::settings::Asked;
+use super::{Link, Most, Shared};
 use crate::socket::{Load, prepare};
+use ekiden_diagnosis::budget;
+use ekiden_measure_proto::message::{StreamEnd, TENTHS_MOST, Trace};
+use ekiden_measure_proto::seen::Side;
+use ekiden_measure_proto::settings::Asked;
 
 /// How long a thread waits for its socket before it looks whether it is to stop.
 const WAIT: Duration = Duration::from_millis(50);

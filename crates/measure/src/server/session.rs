@@ -12,11 +12,15 @@ use ekiden_transport::Connection;
 use tokio::time::{timeout, timeout_at};
 
 use super::{Admits, Client, Happened, Links, PATIENCE, Server, end_settings};
-use crate::load::{Link, Most, Running, Seen, Side};
-use crate::message::{Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_text};
-use crate::settings::Asked;
+use crate::load::{Link, Most, Running};
 use crate::socket;
-use crate::{control, hole, probe};
+use crate::{control, probe};
+use ekiden_diagnosis::hole;
+use ekiden_measure_proto::message::{
+    Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_text,
+};
+use ekiden_measure_proto::seen::{Seen, Side};
+use ekiden_measure_proto::settings::Asked;
 
 /// How long a client may look at the idle path before it starts the load, and a load may take beyond what was asked for.
 const MARGIN: Duration = Duration::from_secs(60);

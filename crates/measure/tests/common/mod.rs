@@ -5,11 +5,11 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use ekiden_measure::message::{
+use ekiden_measure::server::{self, Admits, Happened, Patience, Settings};
+use ekiden_measure_proto::message::{
     Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, Trace, VERSION, decode, encode, token_of,
 };
-use ekiden_measure::server::{self, Admits, Happened, Patience, Settings};
-use ekiden_measure::settings::Asked;
+use ekiden_measure_proto::settings::Asked;
 use ekiden_record::LoadSettings;
 
 /// What a load carries.

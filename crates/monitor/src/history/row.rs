@@ -1,6 +1,6 @@
 //! A measurement as a row, and back.
 
-use ekiden_measure::limit::Shares;
+use ekiden_diagnosis::limit::Shares;
 use rusqlite::{Connection, Row, params};
 
 use crate::measurement::{Failure, Measured, Measurement};

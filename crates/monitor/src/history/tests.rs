@@ -1,4 +1,4 @@
-use ekiden_measure::limit::Shares;
+use ekiden_diagnosis::limit::Shares;
 
 use super::*;
 use crate::measurement::{Failure, Measured};

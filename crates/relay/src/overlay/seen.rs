@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use ekiden_net::limit::Limits;
-use ekiden_net::tcp_info::TcpInfo;
 use ekiden_overlay::judged::{Judged, Taken};
 use ekiden_overlay::shown::{PATH_PART, STALLED, Shown, is_steady};
+use ekiden_tcp_info::Limits;
+use ekiden_tcp_info::TcpInfo;
 use ekiden_units::Time;
 
 use super::OnLeg;

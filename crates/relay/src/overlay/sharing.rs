@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ekiden_net::socket::limit_rate;
-use ekiden_net::tcp_info::{TcpInfo, tcp_info};
+use ekiden_net::tcp_info::tcp_info;
 use ekiden_net::watched::WatchedSockets;
 use ekiden_queue::{Service, Sharing, StreamSeen};
+use ekiden_tcp_info::TcpInfo;
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
 

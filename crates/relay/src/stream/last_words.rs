@@ -8,7 +8,8 @@
 use std::future::{pending, poll_fn};
 use std::time::Duration;
 
-use ekiden_net::tcp_info::{TcpInfo, tcp_info};
+use ekiden_net::tcp_info::tcp_info;
+use ekiden_tcp_info::TcpInfo;
 use ekiden_transport::Connection;
 use tokio::time::{Instant, sleep};
 

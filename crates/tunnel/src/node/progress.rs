@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ekiden_net::tcp_info::TcpInfo;
+use ekiden_tcp_info::TcpInfo;
 use tokio::time::Instant;
 
 /// Data in flight without an acknowledgement for so long is a stall, and for two round trips if these are longer.

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::usage::{command_line, misused};
+use ekiden_diagnosis::thinned::Thinned;
+use ekiden_iperf3::{Direction, Outcome, Settings, StreamOutcome, Until};
 use ekiden_measure::client::Progress;
-use ekiden_measure::iperf3::{self, Direction, Outcome, Settings, StreamOutcome, Until};
-use ekiden_measure::message::{LOOKS_MOST, ROWS_MOST};
 use ekiden_measure::server::end_settings;
-use ekiden_measure::settings::Asked;
-use ekiden_measure::thinned::Thinned;
+use ekiden_measure_proto::message::{LOOKS_MOST, ROWS_MOST};
+use ekiden_measure_proto::settings::Asked;
 use ekiden_record::{Delays, Load, LoadSettings, MEASUREMENT_FORMAT, Measurement, Sample, Shares, StreamLoad, Way};
 use ekiden_units::{Bytes, quantile};
 
@@ -23,8 +23,8 @@ pub fn measure(
     let settings = settings(name, via, asked.get())?;
     let streams = asked.get().streams as usize * asked.get().ways.len();
     let mut looks = Thinned::new(LOOKS_MOST.min(ROWS_MOST / streams.max(1)));
-    let outcome = iperf3::run(&settings, &mut |said| {
-        if let iperf3::Progress::Sampled { at_us, samples, .. } = said {
+    let outcome = ekiden_iperf3::run(&settings, &mut |said| {
+        if let ekiden_iperf3::Progress::Sampled { at_us, samples, .. } = said {
             let bytes = samples.iter().map(|sample| sample.received_bytes).sum();
             progress(Progress { elapsed: Duration::from_micros(at_us), bytes });
             looks.push(samples.to_vec());

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
 
+use ekiden_diagnosis::verdict::sentence;
 use ekiden_measure::client::Progress;
-use ekiden_measure::verdict::sentence;
 use ekiden_record::{Delays, Load, LoadSettings, Measurement, Shares};
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -3,9 +3,9 @@
 use std::fmt::Display;
 use std::io::IsTerminal;
 
+use ekiden_diagnosis::verdict::{Cause, cause};
 use ekiden_measure::client::Server;
-use ekiden_measure::settings::Asked;
-use ekiden_measure::verdict::{Cause, cause};
+use ekiden_measure_proto::settings::Asked;
 use ekiden_record::{LoadSettings, Measurement, PathLimit};
 use ekiden_report::{Spread, Table};
 use ekiden_units::Bytes;

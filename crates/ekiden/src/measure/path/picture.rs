@@ -1,6 +1,6 @@
 //! What a load of a path looked like: round trips over time, and what came.
 
-use ekiden_measure::path::Seen;
+use ekiden_diagnosis::path::Seen;
 use ekiden_record::{Finding, PathDirection, PathRecord, Way};
 use ekiden_report::{LineChart, Series, stacked};
 use jiff::Timestamp;

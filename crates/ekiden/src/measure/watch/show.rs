@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use ekiden_measure::jitter::Lateness;
-use ekiden_measure::spread::Spread;
+use ekiden_diagnosis::jitter::Lateness;
+use ekiden_diagnosis::spread::Spread;
 use ekiden_measure::watch::{Watch, Watched};
 use ekiden_measure::watch_record::WatchRecord;
 use serde_json::Value;

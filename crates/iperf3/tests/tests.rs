@@ -1,0 +1,4 @@
+//! The tests of the crate from outside, in one program: it is linked once.
+
+mod messages;
+mod servers;

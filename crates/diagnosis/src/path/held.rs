@@ -27,6 +27,8 @@ pub struct Held {
     pub unsure: f64,
     /// A queue stood three quarters of that time.
     pub has_queue: bool,
+    /// The longest time in which nothing came, in microseconds.
+    pub pause_us: f64,
 }
 
 /// What came afterwards, if there was enough and both halves of it were alike.
@@ -56,5 +58,7 @@ pub fn held(trace: &Trace<'_>, base: Base) -> Option<Held> {
     let parts = (0..HELD_PARTS as u32).map(|part| from + f64::from(part) * part_us);
     let of_parts = parts.filter_map(|from_us| trace.passed_bit_s(from_us, from_us + part_us));
     let most = of_parts.fold(rate, f64::max);
-    does_hold.then_some(Held { rate, most, unsure: base.spread_us / span_us, has_queue })
+    let came = rows.iter().take_while(|row| row.at_us as f64 <= until_us).map(|row| row.at_us as f64);
+    let pause_us = came.clone().zip(came.skip(1)).map(|(before, after)| after - before).fold(0.0, f64::max);
+    does_hold.then_some(Held { rate, most, unsure: base.spread_us / span_us, has_queue, pause_us })
 }

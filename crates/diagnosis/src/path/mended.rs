@@ -111,3 +111,16 @@ fn a_policer_that_takes_few_packets_at_once_is_not_measured_by_what_bursts_leave
         }
     }
 }
+
+#[test]
+fn runs_of_losses_that_slow_bbr_down_are_no_policer() {
+    for (rate_bit_s, rtt_us, buffer_bytes) in
+        [(60.7e6, 19_783.0, 27_249.0), (7.6e6, 68_194.0, 20_524.0), (23.3e6, 51_577.0, 18_582.0)]
+    {
+        for seed in 1..120 {
+            let path = Path { rate_bit_s, rtt_us, buffer_bytes, lost: 0.045, loss_run: 20, seed, ..Path::PLAIN };
+            let found = find(path);
+            assert!(is_true(&found.policer_bit_s, 0.0), "{seed}: {found:#?}");
+        }
+    }
+}

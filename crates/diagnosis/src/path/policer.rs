@@ -28,6 +28,8 @@ const SUSPECTED_LEAST_US: f64 = 4_000.0;
 const UNSURE: f64 = 0.25;
 /// What comes before the first losses no faster than so many times the rate that holds after them, and behind a queue, is a shaper's.
 const SHAPED: f64 = 1.25;
+/// A policer lets something through all the time. Where nothing comes for longer than so many packets take, a run was lost.
+const PAUSE_PACKETS: f64 = 12.0;
 /// A policer that takes fewer packets at once drops of each burst, however seldom they come: it may let more through of what comes evenly.
 const AT_ONCE_PACKETS: f64 = 10.0;
 /// Of what was sent again, no more than this part may have come twice.
@@ -185,6 +187,12 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
         let at_once = first.first_hole().map_or(0.0, |hole| first.came_bytes(0, hole));
         if at_once < AT_ONCE_PACKETS * first.packet_bytes {
             return not("so little passed before the first losses that bursts of a few packets may have been dropped");
+        }
+        let pause_us = PAUSE_PACKETS * second.packet_bytes * 8e6 / held.rate.max(1.0);
+        if held.pause_us > pause_us + base.spread_us + second.latest_us() {
+            return not(
+                "less came after the first losses than before, but with pauses: runs of losses may have made them",
+            );
         }
         let [before, rate] = [burst, held.rate].map(|rate| rate / 1e6);
         let evidence = format!("{before:.1} Mbit/s passed, then {rate:.1} Mbit/s with losses");

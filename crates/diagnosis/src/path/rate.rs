@@ -15,7 +15,7 @@ const PAUSE: f64 = 4.0;
 const PAUSE_US: f64 = 1_000.0;
 /// A stretch at less than this part of the fastest one is not at the line's rate.
 const SLOWEST: f64 = 0.9;
-/// Where the halves of stretches differ by more than this part, what came first may be a shaper's burst: less holds.
+/// Where the halves of stretches differ by more than this part, what came first may be a shaper's burst, and no rate is seen.
 const FALLING: f64 = 0.3;
 /// A rate that was seen for so many times as long as a faster one is no pass that was merely slower.
 const OUTLASTS: f64 = 4.0;
@@ -170,12 +170,11 @@ pub fn rate(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], bas
             let evidence = format!("a queue stood at {fast}, and then {came:.2} Mbit/s came: {SHAPER}");
             return Finding::AtLeast { value: then.rate * (1.0 - then.unsure).max(0.0), evidence };
         }
-        if halves > FALLING {
-            let evidence = format!("a queue stood at {}, and came ever slower or faster", shown(longest_us, value));
-            return Finding::AtLeast { value: low, evidence };
+        if halves <= FALLING {
+            let evidence =
+                format!("packets came at this rate for {:.1} ms while a queue delayed them", longest_us / 1e3);
+            return Finding::Observed { value, low, high, evidence };
         }
-        let evidence = format!("packets came at this rate for {:.1} ms while a queue delayed them", longest_us / 1e3);
-        return Finding::Observed { value, low, high, evidence };
     }
     if let Some(value) = policer.value() {
         let evidence = format!("a policer lets {:.1} Mbit/s through; the line behind it is faster", value / 1e6);

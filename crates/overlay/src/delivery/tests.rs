@@ -223,7 +223,7 @@ fn a_path_that_did_not_open_a_stream_is_judged_by_what_its_exit_had() {
     assert_eq!(said(false, with(None, Some(End::Leg))), None);
     assert_eq!(said(false, with(Some(2.0), Some(End::Failed))), None);
     assert_eq!(said(true, with(Some(3.5), Some(End::Failed))), None);
-    // The exit had opened it; or has said so long before the path was given up.
+    // The exit had opened it; or has said that long before the path was given up.
     assert_eq!(said(true, with(Some(3.5), None)), HELD);
     assert_eq!(said(true, with(None, None)), HELD);
     assert_eq!(said(false, with(Some(3.5), Some(End::Leg))), HELD);

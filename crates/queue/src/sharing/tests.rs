@@ -71,7 +71,7 @@ impl Line {
         }
     }
 
-    /// So many seconds pass. Returns what each class gets, as parts of the line, and the mean delay of the queue in milliseconds.
+    /// `seconds` pass. Returns what each class gets, as parts of the line, and the mean delay of the queue in milliseconds.
     fn run(&mut self, seconds: u32) -> (Vec<f64>, f64) {
         self.streams.iter_mut().for_each(|of| of.got = 0.0);
         let mut waits = 0.0;

@@ -38,14 +38,14 @@ pub struct TcpInfo {
     pub is_application_limited: bool,
     /// Bytes handed over by the program and not sent yet; 0 if the connection has broken.
     pub unsent_bytes: u32,
-    /// Memory that is taken by what was handed over and is not acknowledged, in bytes; 0 if the kernel does not say (`SO_MEMINFO`,
-    /// Linux 4.12 and later).
+    /// Memory in bytes that unacknowledged data takes; 0 if the kernel does not say (`SO_MEMINFO`, Linux 4.12 and later).
     pub send_memory_bytes: u32,
-    /// How much of that there may be before a program has to wait (`SO_SNDBUF`), in bytes; 0 if the kernel does not say.
+    /// The limit of that memory in bytes, at which a program has to wait (`SO_SNDBUF`); 0 if the kernel does not say.
     pub send_memory_most_bytes: u32,
     /// Recent rate of delivery in bytes per second.
     pub delivery_bytes_s: u64,
-    /// The most that the kernel sends, in bytes per second, where it paces; `u64::MAX` without a limit, and 0 if it is not known.
+    /// The maximum rate of the kernel in bytes per second, if it paces; `u64::MAX` without a limit, and 0 if it is not
+    /// known.
     pub pacing_bytes_s: u64,
     /// Segments that have arrived at the other end, in all, those that were selectively acknowledged among them (Linux 4.18 and
     /// later).
@@ -54,9 +54,11 @@ pub struct TcpInfo {
     pub send_window_bytes: u32,
     /// Largest segment sent, in bytes of payload.
     pub mss_bytes: u32,
-    /// The longest segment that the peer may send, as this end has advertised it, in bytes of payload: less what timestamps take.
+    /// The longest segment that the peer may send, as this end has advertised it, in bytes of payload: without the room for
+    /// timestamps.
     pub advertised_mss_bytes: u32,
-    /// Longest segment that has arrived, in bytes of payload. Up to [`Self::ASSUMED_MSS_BYTES`] it may be only what the kernel begins with.
+    /// The longest segment that has arrived, in bytes of payload. Up to [`Self::ASSUMED_MSS_BYTES`] it may be only the
+    /// kernel's initial value.
     pub arrived_mss_bytes: u32,
     /// The path's MTU as far as it is known, in bytes with headers.
     pub path_mtu_bytes: u32,
@@ -130,29 +132,29 @@ pub fn tcp_info_with_memory(socket: &impl AsFd) -> io::Result<TcpInfo> {
     Ok(info.with_memory(memory))
 }
 
-/// As many as are used of `SK_MEMINFO_…` in linux/sock_diag.h.
+/// The number of used values of `SK_MEMINFO_…` in linux/sock_diag.h.
 pub(crate) const MEMORY_NUMBERS: usize = 6;
 const SEND_BUFFER: usize = 3;
 const SEND_QUEUED: usize = 5;
 
 impl TcpInfo {
-    /// What a kernel takes the longest segment that arrives for before any has come (`TCP_MSS_DEFAULT` of linux/tcp.h).
+    /// The kernel's initial value of the longest segment that arrives (`TCP_MSS_DEFAULT` of linux/tcp.h).
     pub const ASSUMED_MSS_BYTES: u32 = 536;
 
-    /// With what the kernel says of a socket's memory, `SK_MEMINFO_…` of linux/sock_diag.h.
+    /// Adds the kernel's values of a socket's memory, `SK_MEMINFO_…` of linux/sock_diag.h.
     pub(crate) fn with_memory(self, memory: [u32; MEMORY_NUMBERS]) -> Self {
         Self { send_memory_bytes: memory[SEND_QUEUED], send_memory_most_bytes: memory[SEND_BUFFER], ..self }
     }
 
-    /// Whether something waits for an acknowledgement: what was sent, or what the host itself could not send, as a packet filter on it may
-    /// have it.
+    /// Whether something waits for an acknowledgement: sent data, or data that the host itself could not send, for example
+    /// because of a packet filter on it.
     pub fn awaits_ack(&self) -> bool {
         self.unacked_segments > 0 || self.unsent_bytes > 0
     }
 
-    /// Whether the other side has acknowledged nothing for `ms` milliseconds, although it should have. One that has closed its window is
-    /// probed ever more seldom (RFC 9293 §3.8.6.1), and is silent only if it has not answered two probes. Where nothing is under way, the
-    /// kernel may wait as long as pacing takes for two segments before it sends.
+    /// Whether the other side has acknowledged nothing for `ms` milliseconds, although it should have. A peer that has
+    /// closed its window is probed at growing intervals (RFC 9293 §3.8.6.1), and is silent only if it has not answered two
+    /// probes. If nothing is under way, the kernel may wait as long as pacing takes for two segments before it sends.
     pub fn is_silent(&self, ms: u32) -> bool {
         if self.unacked_segments > 0 {
             return self.last_ack_ms >= ms;
@@ -168,20 +170,20 @@ impl TcpInfo {
         self.unacked_segments == 0 && self.send_window_bytes < self.mss_bytes
     }
 
-    /// Whether the send buffer is so full that the program cannot hand anything over: Linux wakes it when a third is free.
+    /// Whether the send buffer is so full that the program cannot write: Linux wakes it when a third is free.
     pub fn is_send_buffer_full(&self) -> bool {
         u64::from(self.send_memory_bytes) * 3 > u64::from(self.send_memory_most_bytes) * 2
     }
 
-    /// From the bytes of a `struct tcp_info` alone, which an older kernel gives fewer of, and a newer one more; `None` if they are fewer
-    /// than the structure ever had.
+    /// From the bytes of a `struct tcp_info` alone; an older kernel gives fewer of them, and a newer one more. `None` if
+    /// they are fewer than the structure ever had.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < BYTES_LEAST {
             return None;
         }
         let mut raw = Raw::default();
         let length = bytes.len().min(size_of::<Raw>());
-        // SAFETY: `raw` holds integers only, for which all bytes are valid, and both places have so many.
+        // SAFETY: `raw` holds integers only, for which all bytes are valid, and both places have at least this length.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut raw).cast::<u8>(), length) };
         Some(Self::from(&raw))
     }
@@ -208,7 +210,7 @@ impl From<&Raw> for TcpInfo {
             data_segments_in: raw.data_segs_in,
             out_of_order_segments: raw.rcv_ooopack,
             is_application_limited: raw.state_and_flags[APPLICATION_LIMITED_AT] & 1 != 0,
-            // The kernel goes on counting what a connection that was reset has not sent.
+            // After a reset the kernel still counts unsent data.
             unsent_bytes: if raw.state_and_flags[0] == CLOSED { 0 } else { raw.notsent_bytes },
             send_memory_bytes: 0,
             send_memory_most_bytes: 0,

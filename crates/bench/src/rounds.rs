@@ -22,11 +22,11 @@ const IN_FLIGHT: usize = 64;
 const ROUNDS: u8 = 15;
 /// Idle connections whose memory is measured.
 const IDLE: usize = 5_000;
-/// The maximum of streams with which two nodes in a row are measured.
+/// The maximum number of streams with which two nodes in a row are measured.
 const FEW: u16 = 8;
 /// The part of the machine that other programs may take; above it a figure says nothing.
 pub const QUIET: f64 = 0.15;
-/// The maximum of repeated measurements because of competing load, for each round: they cost about three seconds each.
+/// The maximum number of repeated measurements because of competing load, for each round: they cost about three seconds each.
 const REPEATS_A_ROUND: u32 = 5;
 /// From this number of streams on, a short interval would show their turns, not their shares.
 const MANY: u16 = 512;

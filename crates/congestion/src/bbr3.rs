@@ -35,7 +35,7 @@ const STARTUP_LOSSES: u32 = 6;
 const LEAST_RTT_HOLDS_US: u64 = 10_000_000;
 const PROBE_RTT_EVERY_US: u64 = 5_000_000;
 const PROBE_RTT_US: u64 = 200_000;
-/// The maximum of round trips in Drain.
+/// The maximum number of round trips in Drain.
 const DRAIN_ROUNDS: u64 = 3;
 
 /// Sections 5.3.1 to 5.3.4. `Down` to `Up` are those of ProbeBW.

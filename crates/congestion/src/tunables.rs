@@ -12,7 +12,7 @@ use crate::ResponseFunction;
 
 /// Rows of HSTCP's table (`EK_HSTCP_ROWS`).
 const ROWS: usize = 128;
-/// The maximum of samples in one of gentle HSTCP's tests (`EK_TREND_MOST`).
+/// The maximum number of samples in one of gentle HSTCP's tests (`EK_TREND_MOST`).
 pub const MOST_SAMPLES: usize = 1024;
 /// The layout of [`Tunables`] (`EK_TUNABLES_LAYOUT`).
 pub const LAYOUT: u32 = 4;

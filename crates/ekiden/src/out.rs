@@ -10,7 +10,7 @@ use ekiden_report::{plain, plain_toml};
 #[error("standard output: {0}")]
 pub struct Unwritten(io::Error);
 
-/// The maximum of columns of wrapped text, however wide the terminal is.
+/// The maximum number of columns of wrapped text, however wide the terminal is.
 pub const WIDEST: usize = 100;
 
 /// How wide what is printed may be.
@@ -22,7 +22,7 @@ pub struct Width {
 }
 
 impl Width {
-    /// The maximum of columns; `None` without a limit.
+    /// The maximum number of columns; `None` without a limit.
     pub fn columns(self) -> Option<usize> {
         if self.wide { None } else { ekiden_report::columns() }
     }

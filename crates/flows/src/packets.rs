@@ -17,7 +17,7 @@ const PARALLEL: u32 = 2;
 /// The maximum length of a site's name: a link has the names of both its sites, and a name of a scenario at most 32
 /// characters.
 const NAME_MOST: usize = 15;
-/// The maximum of sites: with a host at each, a scenario has no room for more.
+/// The maximum number of sites: with a host at each, a scenario has no room for more.
 const SITES_MOST: usize = 125;
 
 /// The part of the sites that a scenario has, and the data that is sent.

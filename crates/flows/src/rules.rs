@@ -16,5 +16,5 @@ pub const OVERHEAD_BYTES: f64 = 100.0;
 pub const QUESTION_BYTES: f64 = 5.0;
 /// The bytes for each node that a message names.
 pub const NAME_BYTES: f64 = 9.0;
-/// The maximum of attempts to open a stream, for policies that choose only one path.
+/// The maximum number of attempts to open a stream, for policies that choose only one path.
 pub const OPENS_MOST: usize = 3;

@@ -17,11 +17,11 @@ use ekiden_packet::pcap::{PcapWriter, header_bytes};
 use ekiden_scenario::Scenario;
 use ekiden_units::Time;
 
-/// The maximum of bytes kept of a packet: an IP and a TCP header with all their options.
+/// The maximum number of bytes kept of a packet: an IP and a TCP header with all their options.
 const HEADERS_MOST: usize = 120;
 /// Packets handed over at a time.
 const CHUNK: usize = 256;
-/// The maximum of chunks that wait to be written: about 20 MB.
+/// The maximum number of chunks that wait to be written: about 20 MB.
 const CHUNKS: usize = 512;
 /// The maximum delay of a frame from its timestamp to its arrival at a socket, in nanoseconds.
 const STAMP_MARGIN_NS: u64 = 1_000_000;

@@ -33,9 +33,9 @@ const ACKS_IN_SLOW_START: u32 = 4_000;
 const INITIAL_WINDOW: u32 = 10;
 /// The least retransmission timeout of Linux, in seconds.
 const RTO_LEAST: f64 = 0.2;
-/// The maximum of computed connections. If there are more, these have their part of the line.
+/// The maximum number of computed connections. If there are more, these have their part of the line.
 const FLOWS_MOST: u32 = 50;
-/// The maximum of segments lost at random in a window that are drawn one by one. For more, the mean is used.
+/// The maximum number of segments lost at random in a window that are drawn one by one. For more, the mean is used.
 const DRAWN_MOST: f64 = 64.0;
 /// The maximum window, in segments.
 const WINDOW_MOST: u32 = 1 << 30;

@@ -10,7 +10,7 @@ use ekiden_units::Time;
 
 /// How long an exit that failed comes last. Then one stream tries it.
 const LAST: Time = Time::secs(30);
-/// The maximum of destinations remembered for each exit.
+/// The maximum number of destinations remembered for each exit.
 const DESTINATIONS_MOST: usize = 256;
 
 /// What streams have seen of exits that others can stand in for.

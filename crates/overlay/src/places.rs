@@ -18,9 +18,9 @@ use crate::trust::Trust;
 
 /// How long a path is left alone after a stream could not be opened on it.
 const SHUNNED: Time = Time::secs(30);
-/// The maximum of paths that are tried for a stream ...
+/// The maximum number of paths that are tried for a stream ...
 pub const TRIED: usize = 4;
-/// ... and behind these the maximum of paths that are left alone after a failure: one may work again.
+/// ... and behind these the maximum number of paths that are left alone after a failure: one may work again.
 const SPARE: usize = 2;
 /// How long nodes are asked for a path after a stream was opened.
 const WANTED: Time = Time::secs(60);
@@ -29,11 +29,11 @@ const WANTED: Time = Time::secs(60);
 const LEARNED: Time = Time::secs(20);
 /// How long the values of candidates hold before they are looked up anew.
 const FRESH: Time = Time::secs(1);
-/// For each exit, the maximum of paths whose streams are counted, and of changes that are remembered.
+/// For each exit, the maximum number of paths whose streams are counted, and of changes that are remembered.
 const REMEMBERED: usize = 64;
 /// One in this many streams over nodes that have long been seen to deliver is asked about at its end.
 const SAMPLED: f64 = 8.0;
-/// The maximum of nodes in one question to which paths are wanted.
+/// The maximum number of nodes in one question to which paths are wanted.
 pub const WANTED_MOST: usize = 32;
 
 /// What is asked of other nodes.

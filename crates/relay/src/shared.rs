@@ -34,7 +34,7 @@ use crate::pool::Pool;
 use late::LateStreams;
 use turns::Turns;
 
-/// The maximum of streams without a dialler that are delivered at the same time.
+/// The maximum number of streams without a dialler that are delivered at the same time.
 const ABANDONED: usize = 64;
 
 /// Strangers on leg listeners may have this fraction of all connections: one in `STRANGERS`.

@@ -33,7 +33,7 @@ use seen::Seen;
 /// The interval at which connections are looked at, and the number of these after which a node updates its legs.
 const GLANCE: Time = Time::ms(100);
 const GLANCES: u64 = 10;
-/// The maximum of nodes in between on a path.
+/// The maximum number of nodes in between on a path.
 const RELAYS_MOST: usize = 2;
 /// The timeout of a silent node, besides four round trips; and the assumed round trip if it is not known.
 const SILENCE: Time = Time::secs(1);

@@ -22,7 +22,7 @@ const CHALLENGES: (u32, Time) = (10, Time::secs(5));
 /// Largest shift of window scaling (RFC 7323, section 2.3).
 const SCALE_MOST: u8 = 14;
 
-/// The maximum of ranges held behind gaps is the buffer's size divided by `RANGE_BYTES`, within the bounds `RANGES_MOST`. So
+/// The maximum number of ranges held behind gaps is the buffer's size divided by `RANGE_BYTES`, within the bounds `RANGES_MOST`. So
 /// a peer that sends only every second byte does not make the receiver keep millions.
 const RANGE_BYTES: u64 = 256;
 const RANGES_MOST: (u64, u64) = (64, 65_536);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// The maximum of connections in a table. Both numbers count as 1 at least.
+/// The maximum number of connections in a table. Both numbers count as 1 at least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// In all.

@@ -12,7 +12,7 @@ use crate::decoder::{Decoder, Frame};
 use crate::frame::{FrameError, HELLO_BYTES, Hello, KEEP_ALIVE, SILENCES, VERSION_BYTES, filling};
 use crate::queue::Outgoing;
 
-/// The maximum of packets that are written at a time.
+/// The maximum number of packets that are written at a time.
 const PACKETS_MOST: usize = 64;
 
 /// Why a connection ended.

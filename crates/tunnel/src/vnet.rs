@@ -16,7 +16,7 @@ const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
 const UDP_L4: u8 = 5;
 const ECN: u8 = 0x80;
-/// The maximum of packets for which a super-packet stands: Linux makes no more of one UDP send (UDP_MAX_SEGMENTS), and 64 KB
+/// The maximum number of packets for which a super-packet stands: Linux makes no more of one UDP send (UDP_MAX_SEGMENTS), and 64 KB
 /// of TCP are fewer with the MSS that every host takes. Each of them costs this host as much as a single packet.
 const SEGMENTS_MOST: usize = 128;
 /// Where a checksum is in the header of TCP and of UDP.

@@ -18,7 +18,7 @@ use super::{Path, joined, storm};
 /// Bytes of each file.
 pub const FILE: usize = 8 << 20;
 
-/// The maximum of transfers that are begun before the running ones are looked at again.
+/// The maximum number of transfers that are begun before the running ones are looked at again.
 const BURST: u64 = 64;
 /// The timeout of the last transfers, from the beginning of the last one.
 const DRAIN: Duration = Duration::from_secs(60);

@@ -28,7 +28,7 @@ const SEARCH: u64 = 4;
 const INCREMENT_MOST: u64 = 16;
 /// `smooth_part`: the number of round trips for the last `SEARCH` segments.
 const SMOOTH: u64 = 20;
-/// Before the first loss the maximum of segments per segment of growth.
+/// Before the first loss the maximum number of segments per segment of growth.
 const COUNT_MOST_BEFORE_LOSS: u64 = 20;
 /// Segments per acknowledgement are kept in 16ths; two at first.
 const RATIO_SCALE: u32 = 16;

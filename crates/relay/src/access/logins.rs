@@ -24,7 +24,7 @@ use checker::{Check, Checker, Guess};
 /// Hashes by user name.
 pub type Users = IndexMap<String, String>;
 
-/// The maximum of remembered logins. When it is reached, all are forgotten, and each is checked again at its next use.
+/// The maximum number of remembered logins. When it is reached, all are forgotten, and each is checked again at its next use.
 const REMEMBERED: usize = 4096;
 
 /// Bounds on the cost of checking a hash, in KiB. The first is for its memory, which the node holds during the check. The

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::config::Config;
 
-/// The maximum of log lines within [`LINES_WITHIN`] that say which nodes are registered: nodes may come and go as often as
+/// The maximum number of log lines within [`LINES_WITHIN`] that say which nodes are registered: nodes may come and go as often as
 /// they like.
 const LINES_MOST: u32 = 10;
 /// The period of [`LINES_MOST`].

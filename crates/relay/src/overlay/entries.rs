@@ -15,9 +15,9 @@ use tokio::sync::Notify;
 use super::arrivals::Moved;
 use super::{Overlay, State};
 
-/// The maximum of ended streams that wait until their exits are asked.
+/// The maximum number of ended streams that wait until their exits are asked.
 const WAITING_MOST: usize = 256;
-/// The maximum of questions at once to one exit about the streams that come to it from one node.
+/// The maximum number of questions at once to one exit about the streams that come to it from one node.
 const QUESTIONS_MOST: usize = 4;
 /// The time during which an exit that did not answer is not asked again.
 const MUTE: Time = Time::secs(10);

@@ -11,11 +11,11 @@ use super::arrivals::Moved;
 
 /// How long an ended stream is remembered: entries ask after 64 s at the latest, and rely on no more than two minutes.
 const KEPT: Time = Time::secs(130);
-/// The maximum of ended streams remembered for each node from which they come: a node that floods pushes out only its own.
+/// The maximum number of ended streams remembered for each node from which they come: a node that floods pushes out only its own.
 const KEPT_MOST: usize = 4096;
-/// The maximum of nodes whose streams are remembered.
+/// The maximum number of nodes whose streams are remembered.
 const NODES_MOST: usize = 1024;
-/// The maximum of remembered streams in all. Beyond it, the oldest `AT_ONCE` streams of the node that has most are
+/// The maximum number of remembered streams in all. Beyond it, the oldest `AT_ONCE` streams of the node that has most are
 /// forgotten.
 const ALL_MOST: usize = 1 << 16;
 const AT_ONCE: usize = 256;

@@ -21,7 +21,7 @@ use crate::peer::Early;
 use crate::shared::Node;
 use crate::shared::turns::Turn;
 
-/// The maximum of paths tried in parallel: if none of that many answers, it is the destination that does not answer.
+/// The maximum number of paths tried in parallel: if none of that many answers, it is the destination that does not answer.
 const BESIDE: usize = 3;
 /// The same maximum for an exit beside which other exits may be tried.
 const BESIDE_OTHERS: usize = 2;
@@ -125,7 +125,7 @@ struct Search<'a> {
     again: Option<&'a [u8]>,
     /// When it was first sent, for a caller that tries another exit in parallel.
     sent: Option<&'a Sent>,
-    /// The maximum of paths tried in parallel.
+    /// The maximum number of paths tried in parallel.
     most: usize,
     /// The maximum delay before the next path is tried in parallel: a part of `limits.connect`.
     pause: Duration,

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::quota::{Allowance, ClientKey, QuotaGuard, Quotas};
 
-/// The maximum of such streams at the same time.
+/// The maximum number of such streams at the same time.
 const MOST: usize = 64;
 
 /// The share of one client.

@@ -6,7 +6,7 @@ use plotters::style::text_anchor::{HPos, VPos};
 use super::frame::{CHART, DrawError, Drawing, Frame, LINE, Sample, TEXT, builder, font, style};
 use super::palette::{COLOURS, FAINT, INK, MARKS, PAPER, text_on};
 
-/// The maximum of lines of a chart with a legend.
+/// The maximum number of lines of a chart with a legend.
 pub(crate) const SERIES_NAMED: usize = 10;
 /// The minimum distance between points of a line, in pixels.
 const THINNEST: i32 = 2;

@@ -12,7 +12,7 @@ use super::palette::{COLOURS, INK, MARKS, PAPER};
 const SIZE: (u32, u32) = (960, 560);
 /// The space beside the outermost sites, for their names.
 const EDGE: f64 = 70.0;
-/// The maximum of sites with which all legs are drawn. With more, only legs in use and failed legs are drawn: all would be
+/// The maximum number of sites with which all legs are drawn. With more, only legs in use and failed legs are drawn: all would be
 /// unreadable.
 const ALL_LEGS_MOST: usize = 24;
 /// How far a leg bends to its right, as a part of its length, so that both directions are visible.

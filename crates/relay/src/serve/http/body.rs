@@ -21,7 +21,7 @@ const PIECE: usize = 16 << 10;
 /// Bodies of at least this many bytes go through the pump rather than through the buffer.
 const WORTH_PUMPING: u64 = 64 << 10;
 
-/// The maximum of unasked bytes behind a node's response that are read and discarded.
+/// The maximum number of unasked bytes behind a node's response that are read and discarded.
 const UNASKED_MOST: usize = 64 << 10;
 
 /// The reading half: the frame decoder, and bytes that were read but not yet used.

@@ -257,7 +257,7 @@ impl Overlay {
         fail(&mut self.lock().known, peer, now, "cannot be connected to, or says nothing");
     }
 
-    /// Whether the leg to a node has failed, and nobody is known who reaches it.
+    /// Whether the leg to a node has failed, and no other node is known to reach it.
     pub fn is_cut_off(&self, node: &str) -> bool {
         self.lock().known.is_cut_off(node, self.now())
     }

@@ -132,7 +132,7 @@ pub struct Worker {
     pub load: Arc<Load>,
 }
 
-/// What a worker has to do, for whoever accepts.
+/// The work of a worker, for the worker that accepts.
 #[derive(Debug, Default)]
 pub struct Load {
     /// Its open connections.
@@ -205,7 +205,7 @@ impl Node {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A connection to a node has not come about. What this one lacks says nothing of the other.
+    /// A connection to a node failed. If this node lacked something, that says nothing about the other.
     pub fn leg_failed(&self, peer: &str, failure: &Failure) {
         if !failure.is_local {
             self.overlay.leg_failed(peer);

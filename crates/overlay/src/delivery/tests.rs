@@ -260,7 +260,7 @@ fn a_stream_is_asked_about_ever_more_seldom() {
     assert_eq!(asked, [1, 4, 10, 22, 46, 94, 158, 222, 286, 350]);
 }
 
-/// Whoever does not take what there is for them is the cause, at either of two looks.
+/// The side that does not read its data is the cause, at either of two looks.
 #[test]
 fn an_end_that_takes_nothing_is_no_fault_of_the_path() {
     let full = |counts: Counts, is_full: bool| Counts { is_full, ..counts };

@@ -202,11 +202,11 @@ impl Config {
 }
 
 impl Overlay {
-    /// The node at which streams of a route leave the overlay: the one that the route names, else the one near the destination. `None`:
-    /// no node is near it.
+    /// The node at which streams of a route leave the overlay: the one that the route names, otherwise the one near the
+    /// destination. `None`: no node is near it.
     ///
     /// # Errors
-    /// It cannot be said now, for this reason. The stream must not go another way then, which nobody may have wanted.
+    /// The node is not known now, for this reason. Then the stream must not take another way, which may not be intended.
     pub fn exit<'a>(&'a self, auto: &'a Auto, target: &Target) -> Result<Option<&'a str>, String> {
         Ok(self.exits(auto, target)?.first().copied())
     }

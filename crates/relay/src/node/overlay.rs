@@ -24,7 +24,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// one: an exit answers a node 20 times a second, and there is one question for each node from which streams come to it.
 const GATHERED: Duration = Duration::from_millis(250);
 
-/// Runs until the node stops. Whoever asks for the status is heard as soon as this has returned.
+/// Runs until the node stops. Questions for the status are answered as soon as this has returned.
 pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
     let mut first = node.config().overlay.is_some().then(|| listen(&node));
     async move {

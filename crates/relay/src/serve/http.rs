@@ -432,8 +432,8 @@ impl Client<'_> {
         self.say_last(&message).await;
     }
 
-    /// Sends the client a last message, and ends the connection. A client of which a request was admitted may still have
-    /// earlier answers to receive, and is waited for. Others are not.
+    /// Sends the client a last message, and ends the connection. If a request of the client was admitted, it may still have
+    /// earlier answers to receive: then this waits for the client, otherwise not.
     async fn say_last(mut self, message: &[u8]) {
         self.let_go();
         if !timeout(self.limits.handshake, Output::raw(&self.stream).write(message))

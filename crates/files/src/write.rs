@@ -280,7 +280,7 @@ impl Target {
     }
 }
 
-/// Where a name leads whose last link has nothing behind it.
+/// The target of a name whose last link leads to nothing.
 fn led_to(path: &Path) -> PathBuf {
     let mut at = path.to_owned();
     for _ in 0..LINKS_MOST {

@@ -43,7 +43,7 @@ pub enum StartError {
     Refused {
         /// What the kernel said last.
         reason: String,
-        /// Where the rest is.
+        /// The file with the rest.
         file: String,
     },
     /// The kernel does not do what is asked of it.

@@ -311,7 +311,7 @@ impl<'a> Running<'a> {
         loop {
             let patience = self.patience();
             let read = socket.set_read_timeout(Some(patience)).and_then(|()| socket.read(&mut buffer));
-            // What is read when the flow's time is over does not count, whenever it has arrived.
+            // Data that is read after the flow's time does not count, whenever it has arrived.
             if self.is_cut() {
                 let _ = reset_when_closed(&socket);
                 return;

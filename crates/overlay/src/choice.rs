@@ -16,7 +16,7 @@ const FOR: Time = Time::secs(30);
 /// If a rival takes less than this part of the time, the path in use has broken down, and the rival is taken at once.
 const BROKEN_PART: f64 = 0.5;
 /// The path in use has also broken down if its time is at least this multiple of its best time lately. Then any rival that
-/// is better is taken at once, and one stream in [`FIRST_TRIES`] tries what may be better.
+/// is better is taken at once, and the part [`FIRST_TRIES`] of the streams tries what may be better.
 const BROKEN_TIMES: f64 = 3.0;
 /// The time in seconds in which the remembered best time of the path doubles, as it grows old.
 const BEST_DOUBLES_S: f64 = 600.0;

@@ -1,11 +1,11 @@
 //! Warm connections to peers: authenticated, idle, ready for the next stream.
 //!
-//! All threads share one pool: whether a client finds a warm connection must not depend on the thread that serves it.
-//! Idle connections belong to no event loop. The pool checks that a connection is alive when a stream takes it, and once
-//! a second, so that no client is given one that has ended or whose line is cut.
+//! All threads share one pool: whether a client finds a warm connection must not depend on the thread that serves it. Idle
+//! connections belong to no event loop. The pool checks that a connection is alive when a stream takes it, and once a
+//! second, so that no client gets one that has ended or whose line is cut.
 //!
-//! `limits.pool` bounds how many rest for each peer. The one that was used last is taken first. When connections are made ahead of streams,
-//! and for how long none is after a failure, is decided here too.
+//! `limits.pool` bounds how many idle connections each peer has. The one that was used last is taken first. This module also
+//! decides when connections are made ahead of streams, and for how long none is made after a failure.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -22,7 +22,7 @@ use crate::security::{Credential, Security};
 /// the answer. All of it counts in the [`budget`](crate::budget) from the first moment.
 pub const UNPROVEN_BYTES: usize = 16 << 10;
 
-/// The most characters that are told of what a peer says that has not proven a key.
+/// The maximum number of characters that are logged of a message of a peer without a proven key.
 const UNPROVEN_WORDS: usize = 160;
 
 /// Whether a node that connected is admitted.

@@ -86,7 +86,7 @@ impl Outgoing {
         self.takes_super.get() && (!vnet.is_super() || bytes as u64 <= self.whole_most.get())
     }
 
-    /// A packet comes to wait.
+    /// Appends a packet.
     pub fn push(&self, packet: Packet) {
         let dropped = self.waiting.borrow_mut().push(monotonic_ns(), packet);
         self.add(Signals { drops: dropped, marks: 0 });

@@ -194,8 +194,8 @@ impl Entries {
 }
 
 impl Overlay {
-    /// A stream that began here has ended. Its exit is asked at once if the path still has to show that it delivers, with
-    /// the next look if the path has shown so only lately, and otherwise for a sample of streams.
+    /// A stream that began here has ended. Its exit is asked at once if the leg broke or the path has not been seen to
+    /// deliver yet, with the next look while the path is not proven, and otherwise for a sample of streams.
     pub(super) fn has_ended(&self, taken: &Arc<Taken>, id: StreamId, ended: Ended, now: Time) {
         let Some(stream) = self.entries.lock().running.remove(&id) else { return };
         let (counts, begun) = (stream.counts(now), stream.delivery.begun());

@@ -51,7 +51,7 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
         tokio::select! {
             biased;
             () = &mut deadline => {
-                // Without any address it is the name server that has not answered, unless none was asked, or the policy has
+                // If there was no address at all, the name server has not answered, unless none was asked, or the policy has
                 // refused an address.
                 match race.added == 0 && race.is_open {
                     true if race.refusal.is_some() => {}

@@ -37,8 +37,8 @@ impl Origin {
     }
 }
 
-/// Gives up an origin between two requests. It may not have taken all of the requests that it has answered, and may have sent what
-/// nobody asked for; the rest of the requests is delivered all the same. Draining waits for that.
+/// Gives up an origin between two requests. It may not have taken all of the requests that it has answered, and may have
+/// sent unasked data; the rest of the requests is delivered nevertheless. Draining waits for that.
 pub fn finish(node: &Arc<Node>, origin: Option<Origin>) {
     let Some(Origin { upstream, reader, .. }) = origin else { return };
     match upstream.side.is_node() {

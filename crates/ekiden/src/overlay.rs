@@ -118,8 +118,8 @@ fn failed(status: &Status) -> String {
     status.failed.iter().map(line).chain(since).collect()
 }
 
-/// The nodes to which the answering node's leg has failed so long ago that streams no longer avoid it, and since when
-/// nothing has succeeded on it.
+/// The nodes to which the answering node's leg has failed, after the time in which streams avoid it, and since when nothing
+/// has succeeded on it.
 fn still_failed(status: &Status) -> impl Iterator<Item = (&str, f64)> {
     let is_avoided = |to: &str| status.failed.iter().any(|[from, other]| *from == status.node && other == to);
     let since = status.nodes.iter().filter_map(|node| Some((node.name.as_str(), node.failed_s?)));

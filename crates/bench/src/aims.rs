@@ -17,7 +17,7 @@ pub struct Aim {
     pub ours: Relay,
     /// The figure is divided by this one's.
     pub beside: Option<Relay>,
-    /// None: the ratio is shown, and judged by nobody.
+    /// `None`: the ratio is shown, but not judged.
     pub bound: Option<Bound>,
     /// It is for the round with the greatest ratio, and not for the medians.
     pub of_worst_round: bool,
@@ -32,7 +32,7 @@ pub enum Bound {
 /// What was found.
 pub struct Verdict {
     pub aim: Aim,
-    /// The ratio of medians, or the median itself if it stands beside nobody's.
+    /// The ratio of medians, or the median itself if it is compared with no other.
     pub value: f64,
     /// Between what the ratio lies with 95 % confidence.
     pub interval: Option<(f64, f64)>,

@@ -25,10 +25,10 @@ pub mod stream;
 /// The size of small messages.
 const MESSAGE_BYTES: usize = 64;
 
-/// A relay that does nothing for so long has failed.
+/// The timeout after which a relay that does nothing has failed.
 const IO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// By what the two ends of a connection recognise each other.
+/// The numbers by which the two ends of a connection recognise each other.
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 
 /// From whom to whom, and over what address. Without a namespace: wherever this process is.
@@ -44,7 +44,7 @@ pub struct Path<'a> {
     pub listen: SocketAddr,
 }
 
-/// How long a load runs before it is measured, and then.
+/// How long a load runs before it is measured, and while it is measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     /// Not measured.
@@ -53,7 +53,7 @@ pub struct Times {
     pub measured: Duration,
 }
 
-/// What was counted while a load ran.
+/// The counters of a load while it ran.
 #[derive(Debug, Clone, Copy)]
 pub struct Interval {
     /// Bytes, or connections.
@@ -62,7 +62,8 @@ pub struct Interval {
     pub elapsed: Duration,
     /// The relay's CPU time in it.
     pub cpu: Duration,
-    /// The CPU time of the whole machine: what relays cause in others is in it, whomever the kernel charges.
+    /// The CPU time of the whole machine: it includes the work that relays cause elsewhere, whichever process the kernel
+    /// charges.
     pub machine: Duration,
 }
 
@@ -96,7 +97,7 @@ impl Path<'_> {
             let (mut server, _) = listener.accept()?;
             server.set_read_timeout(Some(IO_TIMEOUT))?;
             let mut came = [0; 8];
-            // Another relay may still be trying what it was asked when nobody listened here.
+            // Another relay may still be trying a connection that was requested when nothing listened here.
             if server.read_exact(&mut came).is_ok() && came == token {
                 break server;
             }

@@ -7,7 +7,7 @@ use crate::stats::percentile;
 /// A figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
-    /// Seconds of CPU that the relay spends on 10⁹ bytes of so many streams at once.
+    /// Seconds of CPU that the relay spends on 10⁹ bytes of this number of streams at once.
     CpuPerGb(u16),
     /// Seconds of CPU that the whole machine spends on them.
     MachinePerGb(u16),
@@ -21,9 +21,9 @@ pub enum Measure {
     Connections,
     /// Microseconds of CPU that the relay spends on one.
     CpuPerConnection,
-    /// Microseconds of a small message, there and back: the median ...
+    /// The time of a small message there and back, in microseconds: the median ...
     DelayP50,
-    /// ... and what 99 % do not exceed.
+    /// ... and the 99th percentile.
     DelayP99,
     /// KiB of the relay's memory per idle connection.
     IdleKilobytes,

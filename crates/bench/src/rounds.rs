@@ -22,18 +22,18 @@ const IN_FLIGHT: usize = 64;
 const ROUNDS: u8 = 15;
 /// Idle connections whose memory is measured.
 const IDLE: usize = 5_000;
-/// Streams that two nodes in a row are measured with at most.
+/// The maximum number of streams with which two nodes in a row are measured.
 const FEW: u16 = 8;
-/// The part of the machine that other programs may take before a figure says nothing.
+/// The part of the machine that other programs may take; above it a figure says nothing.
 pub const QUIET: f64 = 0.15;
-/// Measurements with competing load that a run repeats at most, for each round: they cost about three seconds each.
+/// The maximum number of repeated measurements because of competing load, for each round: they cost about three seconds each.
 const REPEATS_A_ROUND: u32 = 5;
-/// From so many streams on a short interval would show their turns, not their shares.
+/// From this number of streams on, a short interval would show their turns, not their shares.
 const MANY: u16 = 512;
 /// Memory hardly varies, and takes long to measure.
 const IDLE_ROUNDS: u8 = 3;
 
-/// What came out.
+/// The results.
 pub struct Outcome {
     /// One value per round that succeeded.
     pub values: BTreeMap<(Relay, Measure), Vec<f64>>,
@@ -74,7 +74,7 @@ pub enum Kind {
     Idle,
 }
 
-/// What a relay is put under in every round.
+/// A load that a relay is put under in every round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Load {
     Streams(u16),
@@ -125,7 +125,7 @@ pub fn run(relays: &[Relay], args: &Args) -> Result<Outcome> {
     let network = Network::build()?;
     let mut bench = Bench { network, args, progress: progress(relays, outcome.rounds, args), outcome };
     for round in 0..bench.outcome.rounds {
-        // Everyone is first in some round.
+        // Each relay is first in some round.
         let mut order = relays.to_vec();
         order.rotate_left(usize::from(round) % relays.len());
         bench.round(round, &order)?;
@@ -201,8 +201,8 @@ impl Bench<'_> {
         };
         let (start, machine, own) = (Instant::now(), process::cpu_of_machine()?, process::cpu_of_all()?);
         let times = self.times(load);
-        // In a virtual machine a CPU that sleeps takes many times as long to wake as a relay takes to pass a message on,
-        // and whether it sleeps is up to a guess of the kernel's.
+        // In a virtual machine, waking a sleeping CPU takes many times as long as a relay takes to pass a message on, and
+        // the kernel guesses whether to let it sleep.
         let awake = (load == Load::Pingpong).then(Awake::keep).transpose();
         let _awake = awake.inspect_err(|error| {
             self.progress
@@ -242,7 +242,7 @@ impl Bench<'_> {
             Ok(cell) => {
                 self.outcome.others.push(cell.others);
                 for (measure, value) in cell.values {
-                    // Nothing relays on the direct way, so nothing was spent.
+                    // There is no relay on the direct path, so no relay's CPU time was spent.
                     if relay != Relay::Direct || !measure.is_the_relays_own() {
                         self.outcome.values.entry((relay, measure)).or_default().push(value);
                     }
@@ -253,7 +253,7 @@ impl Bench<'_> {
     }
 }
 
-/// What came out of one relay under one load.
+/// The results of one relay under one load.
 struct Cell {
     values: Vec<(Measure, f64)>,
     others: f64,

@@ -36,7 +36,8 @@ pub fn prepare() -> io::Result<()> {
     }
 }
 
-/// Whether the folder is there. Anyone may make files in most bpffs: what is not of root or of this user is not looked at.
+/// Whether the folder exists. In most bpffs anyone may make files: files that belong neither to root nor to this user are
+/// ignored.
 ///
 /// # Errors
 /// If it is another user's, or this one may not look.

@@ -8,10 +8,10 @@ use std::time::Duration;
 /// Bytes of the kernel's `struct __sk_buff`, and where `gso_size` stands in it.
 const CONTEXT: usize = 192;
 const SEGMENT_AT: usize = 176;
-/// More than a program adds.
+/// Room for what a program adds, and more.
 const ROOM: usize = 256;
 
-/// What became of a frame.
+/// The result for a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     /// The frame as the program left it.
@@ -22,8 +22,8 @@ pub struct Run {
     pub time: Duration,
 }
 
-/// Runs a tc program so many times on the same frame of Ethernet, with at least 14 bytes. `segment` is the payload of each segment
-/// that offloads have put together in it; 0 without.
+/// Runs a tc program `repeat` times on the same frame of Ethernet, with at least 14 bytes. `segment` is the payload of each
+/// segment that offloads have put together in it; 0 without.
 ///
 /// # Errors
 /// If the kernel does not take the frame.

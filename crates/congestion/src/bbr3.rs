@@ -1,11 +1,11 @@
 //! BBRv3 (draft-ietf-ccwg-bbr-04 and -05, and Linux's version 3 where they are silent). Sections are the draft's.
 //!
-//! It models the path by the greatest delivery rate of two cycles and the least round trip of ten seconds, as BBR does, and by what may
-//! be in flight: a probe in which more than 2 % is lost bounds that for long, and losses of any other round for the time until the next
-//! probe.
+//! It models the path by the greatest delivery rate of two cycles and the least round trip of ten seconds, as BBR does, and
+//! by a bound on what may be in flight: a probe that loses more than 2 % sets the bound for a long time, and losses of any
+//! other round set it until the next probe.
 //!
-//! Left out: ECN, which the draft leaves open, what is known again when a loss was none (section 5.5.11), and the conservation of
-//! packets during recovery, which the draft leaves to the transport.
+//! Left out: ECN, which the draft leaves open; restoring the model after a loss that turns out to be none (section 5.5.11);
+//! and the conservation of packets during recovery, which the draft leaves to the transport.
 
 mod bounds;
 mod cycle;
@@ -28,14 +28,14 @@ const BETA: f64 = 0.7;
 const HEADROOM: f64 = 0.15;
 const WINDOW_LEAST: f64 = 4.0;
 const INITIAL_WINDOW: f64 = 10.0;
-/// The pipe is full when the rate grew by less than a quarter in so many round trips.
+/// The number of round trips in which the rate grew by less than a quarter, after which the pipe is full.
 const FULL_ROUNDS: u32 = 3;
-/// Startup ends where so many acknowledgements of a round trip told of losses.
+/// The number of acknowledgements of a round trip that report losses, from which on Startup ends.
 const STARTUP_LOSSES: u32 = 6;
 const LEAST_RTT_HOLDS_US: u64 = 10_000_000;
 const PROBE_RTT_EVERY_US: u64 = 5_000_000;
 const PROBE_RTT_US: u64 = 200_000;
-/// Draining ends after so many round trips at the latest.
+/// The maximum number of round trips in Drain.
 const DRAIN_ROUNDS: u64 = 3;
 
 /// Sections 5.3.1 to 5.3.4. `Down` to `Up` are those of ProbeBW.
@@ -68,7 +68,7 @@ impl State {
     }
 }
 
-/// What acknowledgements tell of (section 5.3.3.6: BBR.ack_phase).
+/// What acknowledgements report on (section 5.3.3.6: BBR.ack_phase).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AckPhase {
     Other,
@@ -78,7 +78,7 @@ enum AckPhase {
     Refilling,
 }
 
-/// What the newest segment of an acknowledgement tells (section 2.2). Rates are segments a second.
+/// What the newest segment of an acknowledgement shows (section 2.2). Rates are segments a second.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sampled {
     rate: f64,
@@ -118,7 +118,7 @@ pub struct Bbr3 {
     loss_round_delivered: u64,
     loss_round_begins: bool,
     loss_in_round: bool,
-    /// Acknowledgements of this round trip that told of losses.
+    /// Acknowledgements of this round trip that reported losses.
     losing: u32,
     full_rate: f64,
     full_rounds: u32,
@@ -132,7 +132,8 @@ pub struct Bbr3 {
     probe_rtt_is_due: bool,
     probe_rtt_until: Option<u64>,
     probe_rtt_round_done: bool,
-    /// Segments that were sent while so many were delivered tell nothing of the path: the round trip was probed.
+    /// Segments sent while the number of delivered segments was in this range say nothing about the path: the round trip was
+    /// probed.
     probed: std::ops::Range<u64>,
     restarts: bool,
     ack_phase: AckPhase,
@@ -253,7 +254,7 @@ impl Bbr3 {
         (self.was_window_limited, self.is_window_limited) = (self.is_window_limited, false);
     }
 
-    /// A number from 0 to 1: connections that begin together do not go on together.
+    /// A random number from 0 to 1: connections that begin together diverge.
     fn chance(&mut self) -> f64 {
         self.random = (self.random ^ self.now_us as u32).wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         f64::from(self.random) / 4_294_967_296.0

@@ -156,7 +156,7 @@ pub trait CongestionControl {
         false
     }
 
-    /// Whether it is told of each segment that is found lost.
+    /// Whether it wants to know each segment that is found lost.
     fn asks_for_losses(&self) -> bool {
         false
     }

@@ -12,7 +12,7 @@ use crate::ResponseFunction;
 
 /// Rows of HSTCP's table (`EK_HSTCP_ROWS`).
 const ROWS: usize = 128;
-/// The most samples in one of gentle HSTCP's tests (`EK_TREND_MOST`).
+/// The maximum number of samples in one of gentle HSTCP's tests (`EK_TREND_MOST`).
 pub const MOST_SAMPLES: usize = 1024;
 /// The layout of [`Tunables`] (`EK_TUNABLES_LAYOUT`).
 pub const LAYOUT: u32 = 4;
@@ -30,9 +30,9 @@ pub struct Parameter {
     pub name: &'static str,
     /// Its default.
     pub default: f64,
-    /// The least that it can be, but for `or_zero`.
+    /// The least value, apart from `or_zero`.
     pub least: f64,
-    /// The most that it can be.
+    /// The greatest value.
     pub most: f64,
     /// Whether it can be 0, which then is less than `least` and has a meaning of its own.
     pub or_zero: bool,
@@ -426,7 +426,7 @@ impl Default for Tunables {
 /// By degrees of freedom, t²/(df + t²) for the one-sided t at this significance, in units of r². A correlation cannot
 /// be significant without degrees of freedom.
 fn critical(significance: f64) -> [u32; MOST_SAMPLES] {
-    // A plan asks for the same ones thousands of times, and they take half a millisecond.
+    // A plan needs the same values thousands of times, and each computation takes half a millisecond.
     static LAST: Mutex<Option<(f64, [u32; MOST_SAMPLES])>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     match &*last {

@@ -15,7 +15,8 @@ use crate::protocol::{Message, Order, Transfer};
 
 /// Transfers at a time. They wait for distance rather than for a CPU, so more than two cores' worth fit.
 const AT_ONCE: usize = 3;
-/// Transfers that are carried out again if the machine disturbed them. Where it disturbed more it is too busy for that to help.
+/// The maximum number of transfers that are repeated because the machine disturbed them. If it disturbed more, it is too
+/// busy for that to help.
 const AGAIN_MOST: usize = 12;
 
 /// The content that arrived is not the content that was sent.

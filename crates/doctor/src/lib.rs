@@ -1,6 +1,6 @@
 //! What on this host, and on the path to another, costs TCP throughput.
 //!
-//! A check gives a [`Finding`]; nothing is changed but by [`fix`].
+//! A check gives a [`Finding`]; only [`fix`] changes anything.
 
 mod fix;
 mod machine;
@@ -14,14 +14,14 @@ pub use sysctl::{SYSCTLS, sysctls};
 
 use ekiden_units::{BitRate, Bytes, Time};
 
-/// What one check found.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at, such as `net.ipv4.tcp_sack`.
+    /// The checked setting, such as `net.ipv4.tcp_sack`.
     pub subject: String,
-    /// What is so.
+    /// Its state.
     pub found: String,
-    /// What it means.
+    /// What the state means.
     pub verdict: Verdict,
 }
 
@@ -66,13 +66,13 @@ impl Aim {
         Bytes::at(self.rate, self.rtt)
     }
 
-    /// The socket buffer in which the kernel has room for so much data: half of a buffer is for its own structures
-    /// (tcp(7), `tcp_adv_win_scale`).
+    /// The socket buffer in which the kernel has room for the bandwidth-delay product: half of a buffer is for its own
+    /// structures (tcp(7), `tcp_adv_win_scale`).
     pub fn buffer(&self) -> Bytes {
         Bytes(self.bdp().0.saturating_mul(2))
     }
 
-    /// What a connection carries at most at this round-trip time that has `window` in flight, for people.
+    /// The maximum rate at this round-trip time of a connection with `window` in flight, for people.
     fn carried_with(&self, window: Bytes) -> String {
         let Some(rate) = BitRate::of(window, self.rtt) else { return "as much as there is".into() };
         let digits = if rate.as_mbit() < 10.0 { 1 } else { 0 };

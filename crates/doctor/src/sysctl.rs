@@ -27,7 +27,7 @@ enum Wanted {
     OneOf(&'static [&'static str]),
     /// The third of three numbers, the largest size of a socket's buffer, is large enough for the aim.
     Buffer,
-    /// At least so much.
+    /// At least this value.
     AtLeast(u64),
 }
 
@@ -142,7 +142,7 @@ impl Setting {
     }
 }
 
-/// What is no number counts as 0.
+/// A text that is no number counts as 0.
 fn number(text: &str) -> u64 {
     text.parse().unwrap_or_default()
 }
@@ -159,7 +159,7 @@ mod tests {
         Aim { rate: BitRate(100_000_000), rtt: Time::ms(200) }
     }
 
-    /// A host whose settings are these, and else as they should be.
+    /// A host with these settings; all others are as they should be.
     fn host(changed: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let mut values: BTreeMap<&str, &str> = SETTINGS

@@ -82,7 +82,7 @@ fn load(names: &[Algorithm], changes: &[kernel::Setting]) -> anyhow::Result<()> 
         there.extend(registered(name)?.map(|_| name));
     }
     let held = register(names, &Tunables::new(&settings)?)?;
-    // Whoever has registered it, what was asked for here holds.
+    // The requested settings hold, whichever program has registered it.
     let mut changed = Vec::new();
     for one in held.iter().filter(|one| there.contains(&one.algorithm())) {
         let before = one.parameters()?;

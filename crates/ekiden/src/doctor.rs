@@ -19,10 +19,10 @@ use crate::out::{self, Width};
 use crate::usage::misused;
 use crate::whose::whose;
 
-/// How the subject of a finding begins that says how long segments are.
+/// The beginning of the subject of a finding about the length of segments.
 const SEGMENTS: &str = "segments to ";
 
-/// The round trip that a host is looked at for, unless a path is measured.
+/// The round trip for which a host is judged, unless a path is measured.
 const RTT: Time = Time::ms(200);
 
 /// Say what on this host, and on the path to another, costs TCP throughput, and set what is safe to set.
@@ -64,13 +64,13 @@ pub struct Args {
     width: Width,
 }
 
-/// What is left that costs throughput.
+/// The findings that are left and cost throughput.
 #[derive(Debug, thiserror::Error)]
 #[error("{left} of {all} findings cost throughput{}", fixable(*settable))]
 pub struct Costly {
     left: usize,
     all: usize,
-    /// So many can be set.
+    /// The number of findings that can be set.
     settable: usize,
 }
 
@@ -103,7 +103,7 @@ struct Paths {
 struct Failed {
     subject: String,
     reason: String,
-    /// It lies at this host, and not on the way.
+    /// The cause is at this host, and not on the way.
     is_of_host: bool,
 }
 
@@ -168,7 +168,7 @@ where
 /// A setting that was changed, and its value before.
 type Changed<'a> = (&'a Finding, String);
 
-/// Looks at every path, also behind one that fails.
+/// Looks at every path, also after one that fails.
 fn paths(args: &Args) -> anyhow::Result<Paths> {
     let mut paths = Paths::default();
     for to in &args.to {
@@ -252,7 +252,7 @@ impl Paths {
         let remedy = Remedy::Advice(
             "let ICMP's \"fragmentation needed\" and \"packet too big\" through on the path, or lower the MTU of this host's device",
         );
-        // Of what the path takes, one statement holds: what has passed, not what both hosts would send.
+        // Only one statement holds about what the path takes: what has passed, not what both hosts would send.
         let assumed = self.findings.iter().rposition(|finding| finding.subject.starts_with(SEGMENTS));
         let assumed = assumed.map(|at| self.findings.remove(at).found);
         let instead = assumed.map(|assumed| format!(", instead of {assumed}")).unwrap_or_default();
@@ -297,13 +297,13 @@ fn text(aim: &Aim, assumed: bool, findings: &[Finding], failed: &[Failed], fixed
     text + "\nTo keep it, put these lines into /etc/sysctl.d/90-ekiden.conf. " + &undo(changed) + "\n"
 }
 
-/// How what was changed is undone, without the end of the last line.
+/// How to undo the changes, without the end of the last line.
 fn undo(changed: &[Changed<'_>]) -> String {
     let lines = changed.iter().map(|(finding, before)| format!("\n  {}", set(&finding.subject, before)));
     format!("To undo it:{}", lines.collect::<String>())
 }
 
-/// Within so many columns, but for commands, which are copied.
+/// Wrapped to `columns` columns, except commands, which are copied.
 fn fitted(text: &str, columns: Option<usize>) -> String {
     let Some(columns) = columns else { return text.to_owned() };
     let is_command = |line: &str| line.trim_start().starts_with("sysctl ");

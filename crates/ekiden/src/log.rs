@@ -1,7 +1,7 @@
 //! A node's log: lines to standard error, written by a thread of its own.
 //!
-//! The node never waits for whoever reads its log, and goes on when the log cannot be written. Lines that find no room are
-//! lost; how many is said as soon as the log can be written again.
+//! The node never waits for the reader of its log, and goes on when the log cannot be written. Lines that find no room are
+//! lost; as soon as the log can be written again, it says how many.
 //!
 //! EKIDEN_LOG sets the level. SIGUSR1 raises it to debug, and a second one to trace; SIGUSR2 sets it back.
 
@@ -74,7 +74,7 @@ pub fn start() -> io::Result<Log> {
     let level_handle = log.reload_handle();
     let signals: SigSet = [Signal::SIGUSR1, Signal::SIGUSR2].into_iter().collect();
     signals.thread_block()?;
-    // Whoever has set up a log before keeps it.
+    // A log that was set up before stays.
     let _ = log.finish().try_init();
     if is_wrong {
         tracing::warn!("EKIDEN_LOG: '{said}' is none of error, warn, info, debug, trace and off; the level is info");

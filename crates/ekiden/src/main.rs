@@ -1,7 +1,7 @@
 //! The ekiden command line: one file per subcommand, nothing else.
 
 #![deny(clippy::print_stderr)]
-// Without all features nobody calls some of what all commands share.
+// Without all features, some functions that all commands share are not called.
 #![cfg_attr(not(all(feature = "lab", feature = "measure")), allow(dead_code))]
 
 mod about;
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The exit code tells it, too, where nobody reads.
+            // If standard error is closed, the exit code still reports it.
             out::note(format_args!("ekiden: {}", out::message(&error)));
             exit::code(&error)
         }

@@ -5,12 +5,12 @@ use std::io::{self, ErrorKind, Write};
 
 use ekiden_report::{plain, plain_toml};
 
-/// What was to be said could not be written.
+/// The output could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output: {0}")]
 pub struct Unwritten(io::Error);
 
-/// The most columns of a text that is wrapped, however wide the terminal is.
+/// The maximum number of columns of wrapped text, however wide the terminal is.
 pub const WIDEST: usize = 100;
 
 /// How wide what is printed may be.
@@ -22,7 +22,7 @@ pub struct Width {
 }
 
 impl Width {
-    /// So many columns at most; `None` where there is no bound.
+    /// The maximum number of columns; `None` without a limit.
     pub fn columns(self) -> Option<usize> {
         if self.wide { None } else { ekiden_report::columns() }
     }
@@ -49,7 +49,7 @@ fn fitted(text: &str, columns: usize) -> String {
     fitted.collect()
 }
 
-/// As wide as the terminal; whole lines where there is none. A line that is continued keeps its indent.
+/// Wrapped to the terminal's width; whole lines without a terminal. A continued line keeps its indent.
 pub fn wrapped(text: &str) -> String {
     within(ekiden_report::columns(), text)
 }
@@ -73,7 +73,7 @@ pub fn toml(text: impl Display) -> anyhow::Result<()> {
     write(format_args!("{}", plain_toml(&text.to_string())))
 }
 
-/// Prints what the reader of the command line says: help to standard output, and what is wrong to standard error.
+/// Prints what the parser of the command line outputs: help to standard output, and errors to standard error.
 pub fn said(said: &clap::Error) -> anyhow::Result<()> {
     let printed = said.print().and_then(|()| io::stdout().flush());
     match printed {
@@ -97,7 +97,7 @@ pub fn csv(
     }
 }
 
-/// What comes from a record, a file or another host may have control characters in it: none reaches the terminal.
+/// Text from a record, a file or another host may contain control characters: none reaches the terminal.
 fn write(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(plain(text).as_bytes()).and_then(|()| out.flush()) {
@@ -106,13 +106,13 @@ fn write(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
     }
 }
 
-/// Prints a line on standard error. What nobody reads is not missed: a run goes on without it.
+/// Prints a line on standard error. If standard error is closed, the run goes on without it.
 pub fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "{}", plain(text));
 }
 
-/// Columns as wide as their widest cell; the first to the left, the others to the right. Where they are wider than `within`, each row has a
-/// line for each of its figures.
+/// Columns as wide as their widest cell; the first to the left, the others to the right. If they are wider than `within`,
+/// each row has a line for each of its figures.
 pub fn aligned<const N: usize>(rows: &[[String; N]], within: Option<usize>) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let whole = (0..N).map(width).sum::<usize>() + 2 * (N - 1);
@@ -127,7 +127,7 @@ pub fn aligned<const N: usize>(rows: &[[String; N]], within: Option<usize>) -> S
     rows.iter().map(line).collect()
 }
 
-/// Rows as blocks: the row's name, and below it each figure behind what its column is called.
+/// Rows as blocks: the row's name, and below it each figure behind its column's title.
 fn blocks<const N: usize>(head: &[String; N], rows: &[[String; N]]) -> String {
     let widest =
         |texts: &mut dyn Iterator<Item = &String>| texts.map(|text| text.chars().count()).max().unwrap_or_default();
@@ -143,7 +143,8 @@ fn blocks<const N: usize>(head: &[String; N], rows: &[[String; N]]) -> String {
     text
 }
 
-/// Columns of texts as wide as their widest cell, all to the left. Where they are wider than `within`, the last one has lines of its own.
+/// Columns of texts as wide as their widest cell, all to the left. If they are wider than `within`, the last one has lines
+/// of its own.
 pub fn columns<const N: usize>(rows: &[[String; N]], within: Option<usize>) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let widths: [usize; N] = std::array::from_fn(width);

@@ -105,7 +105,7 @@ fn mbit(bit_s: u64) -> String {
     }
 }
 
-/// A line for each leg that has failed: a short while ago, or longer ago, and nothing has come about on it since.
+/// A line for each leg that has failed: either a short while ago, or longer ago without any success on it since.
 fn failed(status: &Status) -> String {
     let line = |[from, to]: &[String; 2]| format!("the leg from {from} to {to} has failed: streams avoid it for now\n");
     let since = still_failed(status).map(|(to, seconds)| {
@@ -118,7 +118,8 @@ fn failed(status: &Status) -> String {
     status.failed.iter().map(line).chain(since).collect()
 }
 
-/// The nodes to which the leg of the node that tells has failed longer ago than streams avoid it for, and since when nothing has come about.
+/// The nodes to which the answering node's leg has failed, after the time in which streams avoid it, and since when nothing
+/// has succeeded on it.
 fn still_failed(status: &Status) -> impl Iterator<Item = (&str, f64)> {
     let is_avoided = |to: &str| status.failed.iter().any(|[from, other]| *from == status.node && other == to);
     let since = status.nodes.iter().filter_map(|node| Some((node.name.as_str(), node.failed_s?)));

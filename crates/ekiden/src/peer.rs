@@ -139,7 +139,8 @@ fn read(file: &Path) -> Result<Config, ConfigError> {
     Config::parse(&ekiden_files::read_config(file)?, file)
 }
 
-/// What may surprise whoever has taken out `name`: a listener that lets no node in any more, and a chain that still has the node.
+/// What may surprise an operator who has removed `name`: a listener that admits no node any more, and a chain that still has
+/// the node.
 fn left_by(name: &str, before: &Config, after: &Config) -> Vec<String> {
     let mut said = Vec::new();
     for (listener, now) in &after.listeners {

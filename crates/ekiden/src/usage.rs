@@ -24,8 +24,8 @@ fn is_quantity(option: &Arg) -> bool {
     !option.is_positional() && names.iter().any(|name| QUANTITIES.contains(&name.as_str()))
 }
 
-/// The command line where such options of all commands take negative values too: then whoever gives one is told the range, and
-/// not that there is no option `-1`.
+/// The command line where such options of all commands take negative values too: then the error for a negative value names
+/// the range, and does not say that there is no option `-1`.
 pub fn with_negative_quantities(command: Command) -> Command {
     let command = command.mut_args(|option| {
         let takes = option.is_allow_hyphen_values_set() || is_quantity(&option);

@@ -62,10 +62,10 @@ const RECORDS: [(&str, Kind); 4] = [
         },
     ),
 ];
-/// So many bytes of a file say whose it is.
+/// The number of bytes at the beginning of a file that are searched for its kind.
 const LOOKED_AT: u64 = 1 << 20;
-/// Files in TOML, by how the line of a table begins that only they have, or those that stand before them here do not. A tunnel has
-/// `[listen]`, and a proxy `[listen.NAME]`; a plan has `[site.NAME]`, and a file of sites `[[site]]`.
+/// Files in TOML, by the beginning of a table's line that only they have, or that the kinds before them in this list do not
+/// have. A tunnel has `[listen]`, and a proxy `[listen.NAME]`; a plan has `[site.NAME]`, and a file of sites `[[site]]`.
 const TABLES: [(&str, Kind); 12] = [
     ("device]", TUNNEL),
     ("listen.", PROXY),
@@ -81,7 +81,7 @@ const TABLES: [(&str, Kind); 12] = [
     ("peer.", PROXY),
 ];
 
-/// Where a file comes from that this command takes.
+/// Where a file that this command takes comes from.
 fn wanted(given_to: &str) -> &'static str {
     if given_to == "plan" { "; a record of a path comes from `ekiden measure path --record`" } else { "" }
 }

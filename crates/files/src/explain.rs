@@ -1,4 +1,4 @@
-//! What is wrong with a TOML file, for whoever wrote it: the reader's own message names a type, this one the key.
+//! What is wrong with a TOML file, in words for its author: the reader's own message names a type, this one the key.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 //! The file that a writer fills: beside its place, and hidden, until it gets its name.
 //!
-//! A writer holds a lock (flock) on its file, which the kernel releases however the process ends. A later writer of the same name removes
-//! each file that nobody holds.
+//! A writer holds a lock (flock) on its file, which the kernel releases however the process ends. A later writer of the same
+//! name removes each file without a lock.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
@@ -17,7 +17,7 @@ use tempfile::NamedTempFile;
 
 /// How the names of these files end.
 const ENDING: &str = ".partial";
-/// How many characters before that nobody can foresee.
+/// The number of random characters before that.
 const DRAWN: usize = 6;
 
 /// The longest name of a file on Linux, in bytes.
@@ -27,12 +27,13 @@ const NAME_MOST: usize = 255;
 #[derive(Debug)]
 pub struct Partial {
     file: NamedTempFile,
-    /// `None` where the file system has no locks: then nobody gets one, and nobody removes the file. Dropped last.
+    /// `None` where the file system has no locks: then no writer gets one, and none removes the file. Dropped last.
     _lock: Option<Flock<File>>,
 }
 
 impl Partial {
-    /// A new file beside `path`, of a name that nobody can foresee: whoever may write the directory could put a link there.
+    /// A new file beside `path`, with an unpredictable name: another user who may write the directory could put a link
+    /// there.
     pub fn new(path: &Path, mode: u32) -> io::Result<Self> {
         let begins = beginning(path);
         let mut builder = tempfile::Builder::new();

@@ -1,4 +1,5 @@
-//! Writing a file that someone has named: what is there stays unless it may go, and nobody ever sees half of it.
+//! Writing a file that a user has named: the existing file stays unless it may be replaced, and no reader ever sees half of
+//! the new one.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -80,12 +81,14 @@ fn takes_files(directory: &Path) -> Result<(), TargetError> {
     Ok(partial?.close()?)
 }
 
-/// Writes a file, whole or not at all: beside `path` first, then renamed. Makes missing directories, and replaces the file that was
-/// there; the new one has its permissions, and its owner if this process is root. A symbolic link stays, and what it leads to is
-/// written. What killed writers of the same file have left is removed. A stream ([`is_stream`]) is written into.
+/// Writes a file, whole or not at all: beside `path` first, then renamed. Makes missing directories, and replaces the
+/// existing file; the new one has its permissions, and its owner if this process is root. A symbolic link stays, and its
+/// target is written. Files that killed writers of the same file have left are removed. A stream ([`is_stream`]) is written
+/// into.
 ///
 /// # Errors
-/// If a directory or the file cannot be made, something else than a file or a stream is there, or nobody reads the pipe that is.
+/// If a directory or the file cannot be made, something other than a file or a stream is there, or it is a pipe without a
+/// reader.
 pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     write_with(path, |out| out.write_all(content))
 }
@@ -187,7 +190,7 @@ fn printed(path: &Path) -> Option<Printed> {
     None
 }
 
-/// Opens a stream without waiting for whoever reads it, and then lets writes wait for that.
+/// Opens a stream without waiting for its reader, and then lets writes wait for the reader.
 fn open_stream(path: &Path) -> io::Result<File> {
     // What is opened anew has a place of its own in a file, and what is printed would go over it.
     match printed(path) {
@@ -277,7 +280,7 @@ impl Target {
     }
 }
 
-/// Where a name leads whose last link has nothing behind it.
+/// The target of a name whose last link leads to nothing.
 fn led_to(path: &Path) -> PathBuf {
     let mut at = path.to_owned();
     for _ in 0..LINKS_MOST {

@@ -188,7 +188,7 @@ impl<'a> Nodes<'a> {
         self.nodes[from].known.see(self.names[to], &look, now);
     }
 
-    /// A node finds that nothing comes about on a leg.
+    /// A node finds that nothing succeeds on a leg.
     pub fn fail(&mut self, from: usize, to: usize, now: Time) {
         self.nodes[from].known.fail(self.names[to], now);
         self.told[from] = None;

@@ -1,4 +1,4 @@
-//! What came out of a run.
+//! The results of a run.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::sites::Sites;
 
-/// A pair gains if a stream gets so much more than on the direct path.
+/// A pair gains if a stream gets at least this multiple of the rate of the direct path.
 const GAINS: f64 = 1.1;
-/// What is relayed is kept for each span of so long.
+/// The span over which the relayed rate of each site is averaged.
 pub const RELAYED_SPAN: Time = Time::secs(10);
 
 /// Who chooses the paths.
@@ -30,26 +30,27 @@ pub enum Policy {
     Oracle,
 }
 
-/// What came out of a run, after its warm-up.
+/// The results of a run, after its warm-up.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
-    /// Who chose.
+    /// The policy that chose.
     pub policy: Policy,
-    /// What a bulk stream would get by itself on the legs as they are when it is opened, as a part of what it would get on the best path.
+    /// What a bulk stream would get alone on the legs as they are when it is opened, as a part of what it would get on the
+    /// best path.
     pub of_best: Spread,
     /// The same for each pair of a site that opens and a site that is the exit: the median of its streams.
     pub of_best_by_pair: Spread,
-    /// The same beside the streams that are there in that second, of which the best path is found with full knowledge too.
+    /// The same beside the streams that exist in that second; the best path is found with full knowledge of them too.
     pub of_best_beside: Spread,
-    /// And this for each pair.
+    /// The latter for each pair.
     pub of_best_beside_by_pair: Spread,
-    /// What bulk streams would get by themselves as a multiple of what the direct path gives, by pair, as CRONets counts it.
+    /// What bulk streams would get alone as a multiple of what the direct path gives, by pair, as CRONets counts it.
     pub gains: Gains,
     /// The round trip of the other streams' paths, as a multiple of the shortest.
     pub rtt_of_shortest: Spread,
-    /// What bulk streams that have ended got in the mean, from the first byte to the last, in bit/s.
+    /// The mean rate of bulk streams that have ended, from the first byte to the last, in bit/s.
     pub got_bit_s: Spread,
-    /// Streams that were opened, those counted again that failed among them.
+    /// Streams that were opened; one that failed and was opened again counts twice.
     pub streams: usize,
     /// Of these, those that failed at a leg that was cut.
     pub failed: usize,
@@ -59,9 +60,9 @@ pub struct Outcome {
     pub relayed: usize,
     /// Streams that were broken off.
     pub broken: usize,
-    /// How often the path in use of a pair, class and direction has changed in an hour, in the mean.
+    /// How often in an hour the path in use of a pair, class and direction has changed, on average.
     pub changes_an_hour: f64,
-    /// What a node sends and receives to learn about legs, in bit/s: the mean of all nodes, and the most.
+    /// What a node sends and receives to learn about legs, in bit/s: the mean of all nodes, and the maximum.
     pub control_bit_s: [f64; 2],
     /// Each time that a node took another path, from the start on.
     pub changes: Vec<Change>,
@@ -71,7 +72,7 @@ pub struct Outcome {
     /// Each stream in its order.
     #[serde(skip)]
     pub opened: Vec<Opened>,
-    /// What each site relays, in bit/s, in the mean of each [`RELAYED_SPAN`] from the start on.
+    /// The relayed rate of each site, in bit/s: the mean of each [`RELAYED_SPAN`] from the start on.
     #[serde(skip)]
     pub relayed_bit_s: Vec<Vec<f64>>,
 }
@@ -102,7 +103,7 @@ pub struct Spread {
 pub struct Gains {
     /// The part of the pairs that gain more than a tenth.
     pub part: f64,
-    /// What half of all pairs get at least, as a multiple of the direct path.
+    /// The median of what pairs get, as a multiple of the direct path.
     pub median: f64,
     /// The mean of these multiples.
     pub mean: f64,
@@ -140,9 +141,9 @@ pub struct AtEnd {
     pub rate_bit_s: f64,
     /// The part of the segments that is lost.
     pub loss: f64,
-    /// Whether nothing came over it at some time of the run.
+    /// Whether nothing passed over it at some time of the run.
     pub was_cut: bool,
-    /// How many paths in use are over it, in the direction of most bytes.
+    /// How many paths in use pass it in the direction of most bytes.
     pub paths: usize,
 }
 
@@ -165,13 +166,13 @@ pub struct Opened {
     pub why: Option<Why>,
     /// Whether a leg of it was cut.
     pub failed: bool,
-    /// What it would get by itself.
+    /// What it would get alone.
     pub alone: Rates,
-    /// What it would get as one stream more beside those that are there.
+    /// What it would get as one more stream beside the existing ones.
     pub beside: Rates,
     /// The sum of its round trips, in seconds.
     pub rtt_s: f64,
-    /// The least that there is, in seconds.
+    /// The least sum of round trips of any path, in seconds.
     pub shortest_s: f64,
 }
 
@@ -196,7 +197,7 @@ pub(crate) struct Finished {
     pub took_s: f64,
 }
 
-/// What a run writes down.
+/// What a run records.
 pub(crate) struct Log {
     pub opened: Vec<Opened>,
     pub finished: Vec<Finished>,
@@ -230,12 +231,13 @@ impl Log {
 }
 
 impl Rates {
-    /// The own path's as a part of the best's; 1 where nothing comes over any.
+    /// The rate of the own path as a part of the best one's; 1 if no path carries anything.
     pub fn of_best(&self) -> f64 {
         if self.best > 0.0 { self.own / self.best } else { 1.0 }
     }
 
-    /// The own path's as a multiple of the direct one's; 1 where that is cut, for there is nothing to compare with.
+    /// The rate of the own path as a multiple of the direct one's; 1 if the direct one is cut, for then there is no
+    /// reference.
     pub fn gain(&self) -> f64 {
         if self.direct > 0.0 { self.own / self.direct } else { 1.0 }
     }

@@ -8,29 +8,32 @@ use crate::random::Random;
 use crate::sites::Sites;
 use crate::world::World;
 
-/// Between a host and its node.
+/// The link between a host and its node.
 const NEAR: (BitRate, Time) = (BitRate::mbit(200), Time(200_000));
-/// A leg's queue holds what the line carries in a round trip, and so much at least.
+/// The least queue of a leg, in bytes. A longer one holds what the line carries in a round trip.
 const QUEUE_LEAST: u64 = 64_000;
-/// Files that a pair sends at once: with one, nodes would have few streams to place in a minute.
+/// The number of files that a pair sends at once: with one, nodes would have few streams to place in a minute.
 const PARALLEL: u32 = 2;
-/// A link is called after both its sites, and no name of a scenario has more than 32 characters.
+/// The maximum length of a site's name: a link has the names of both its sites, and a name of a scenario at most 32
+/// characters.
 const NAME_MOST: usize = 15;
-/// With a host at each, no more nodes than a scenario has.
+/// The maximum number of sites: with a host at each, a scenario has no room for more.
 const SITES_MOST: usize = 125;
 
-/// What of the sites a scenario has, and what is sent.
+/// The part of the sites that a scenario has, and the data that is sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Packets {
-    /// Legs that are faster get this.
+    /// The rate of legs that are faster.
     pub rate_most: BitRate,
-    /// Between how many pairs of sites files are sent, two at a time, one after another. Which, by the seed.
+    /// The number of pairs of sites between which files are sent, two at a time, one after another. The seed chooses the
+    /// pairs.
     pub flows: usize,
-    /// How large they are.
+    /// The size of a file.
     pub file: Bytes,
-    /// For how long.
+    /// The duration.
     pub duration: Time,
-    /// Where in the sites' schedules that is: outages and rush hours become schedules of links, in whole seconds.
+    /// Where in the sites' schedules the scenario begins: outages and rush hours become schedules of links, in whole
+    /// seconds.
     pub begin: Time,
 }
 
@@ -121,19 +124,19 @@ impl Packets {
     }
 }
 
-/// What is left of a leg from some seconds on: an entry for each change, none while all of it is.
+/// The part of a leg that is left from each second on: an entry for each change, none while all of it is left.
 #[derive(Debug, Clone, Default)]
 struct Schedule(Vec<(u64, f64)>);
 
 impl Schedule {
-    /// To be said for each second in turn.
+    /// To be called for each second in turn.
     fn at(&mut self, second: u64, left: f64) {
         if self.0.last().map_or(1.0, |(_, before)| *before) != left {
             self.0.push((second, left));
         }
     }
 
-    /// As keys of a link. What is cut at the `end`, in seconds, is so until then.
+    /// As keys of a link. A leg that is cut at the `end`, in seconds, stays cut until then.
     fn keys(&self, end: u64, rate_at: impl Fn(f64) -> BitRate) -> String {
         let (mut rate, mut changes, mut outages) = (1.0, Vec::new(), Vec::new());
         for (number, (at, left)) in self.0.iter().enumerate() {

@@ -1,24 +1,25 @@
-//! Others' ways to choose paths, on the same sites and the same streams; and the best that there is.
+//! How others choose paths, on the same sites and the same streams; and the best possible choice.
 
 use ekiden_units::Time;
 
 use crate::random::Random;
 use crate::world::World;
 
-/// RON (Andersen, Balakrishnan, Kaashoek, Morris, SOSP 2001): each node probes each other so often with small packets ...
+/// RON (Andersen, Balakrishnan, Kaashoek, Morris, SOSP 2001): the interval in seconds at which each node probes every other
+/// with small packets ...
 const RON_PROBES: u64 = 12;
-/// ... three for each probe, of so many bytes ...
+/// ... the bytes of a probe, which takes three packets ...
 const RON_PROBE_BYTES: f64 = 3.0 * 69.0;
-/// ... and tells all others what it knows so often ...
+/// ... the interval in seconds at which a node tells all others what it knows ...
 const RON_TELLS_S: f64 = 14.0;
-/// ... with so many bytes, and so many more for each node.
+/// ... and the bytes that this takes: a fixed number, and a number for each node.
 const RON_TOLD_BYTES: [f64; 2] = [60.0, 20.0];
-/// So that it knows rates as well, each leg is loaded so often ...
+/// The interval in seconds at which each leg is loaded, so that RON also knows rates ...
 const RON_LOADS: u64 = 600;
-/// ... for so many seconds, as CRONets measured with iperf.
+/// ... and the duration of such a load in seconds, as CRONets measured with iperf.
 const RON_LOAD_S: f64 = 5.0;
 
-/// The best path in the direction of the data over at most two nodes in between, and what one stream more gets on it.
+/// The best path in the direction of the data over at most two nodes in between, and the rate of one more stream on it.
 pub fn best_rate(offers: &[f64], n: usize, from: usize, to: usize, relays_most: usize) -> (Vec<usize>, f64) {
     let mut best = (vec![from, to], offers[from * n + to]);
     if relays_most == 0 {
@@ -62,13 +63,13 @@ pub fn shortest_rtt(world: &World, from: usize, to: usize) -> (Vec<usize>, f64) 
     best
 }
 
-/// What nodes know that probe everything.
+/// The knowledge of nodes that probe everything.
 pub struct Ron {
     rates: Vec<f64>,
     is_up: Vec<bool>,
     random: Random,
     noise: f64,
-    /// Sent and received by each node, in bytes.
+    /// Bytes that each node has sent and received.
     pub bytes: Vec<f64>,
 }
 
@@ -79,7 +80,7 @@ impl Ron {
         Self { rates: vec![0.0; n * n], is_up: vec![true; n * n], random, noise, bytes: vec![0.0; n] }
     }
 
-    /// What is probed in this second, one after the other through the period.
+    /// Does the probes of this second; they follow one another through the period.
     pub fn probe(&mut self, offers: &[f64], now: Time) {
         let n = self.bytes.len();
         let second = now.0 / 1_000_000_000;
@@ -100,14 +101,14 @@ impl Ron {
         }
     }
 
-    /// What goes over a leg is sent by one node and received by the other.
+    /// Counts bytes on a leg: one node sends them, and the other receives them.
     fn count(&mut self, leg: usize, bytes: f64) {
         let n = self.bytes.len();
         self.bytes[leg / n] += bytes;
         self.bytes[leg % n] += bytes;
     }
 
-    /// The best path in the direction of the data by what was probed, over at most one node in between.
+    /// The best path in the direction of the data by the probed rates, over at most one node in between.
     pub fn best(&self, from: usize, to: usize) -> Vec<usize> {
         let known: Vec<f64> =
             self.rates.iter().zip(&self.is_up).map(|(rate, is_up)| if *is_up { *rate } else { 0.0 }).collect();

@@ -1,4 +1,4 @@
-//! Draws, each a function of a seed and of what it is for: the same traffic is offered whoever chooses the paths.
+//! Random draws, each a function of a seed and of its purpose: the offered traffic is the same for every policy.
 
 use ekiden_units::random::{self, derive};
 
@@ -41,7 +41,7 @@ impl Random {
         (1.0 + self.normal().clamp(-3.0, 3.0) * deviation).max(0.1)
     }
 
-    /// How many come about of what does so this often in the mean.
+    /// A number from the Poisson distribution with this mean.
     pub fn poisson(&mut self, mean: f64) -> usize {
         let (limit, mut product) = ((-mean).exp(), self.part());
         let mut count = 0;

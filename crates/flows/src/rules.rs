@@ -1,20 +1,20 @@
-//! What takes how long where the real node has a network, and how much is sent for it. What a node does and when is crate `overlay`'s.
+//! Durations and bytes where the real node has a network. What a node does and when is in crate `overlay`.
 //!
-//! After how long an answer has failed, and after how long a leg stands still, is said here alone.
+//! Only this file has the timeout of an answer, and the time after which a leg counts as stalled.
 
 use ekiden_units::Time;
 
-/// After so long without an answer a question, or the opening of a stream, has failed.
+/// The timeout of a question and of opening a stream.
 pub const ANSWERS_WITHIN: Time = Time::secs(2);
-/// A leg on which nothing is acknowledged for so long, though there is something to send, has failed.
+/// A leg has failed if nothing is acknowledged on it for this time, although there is something to send.
 pub const STALLED: Time = Time::secs(2);
-/// A stream that stands still for so long is broken off.
+/// A stream that stands still for this time is broken off.
 pub const BROKEN: Time = Time::secs(30);
 /// What TCP and TLS add to a question and to an answer, in bytes.
 pub const OVERHEAD_BYTES: f64 = 100.0;
 /// A question that names no node, in bytes.
 pub const QUESTION_BYTES: f64 = 5.0;
-/// What each node has that it names.
+/// The bytes for each node that a message names.
 pub const NAME_BYTES: f64 = 9.0;
-/// How often a stream is opened again where that fails, by who chooses one path alone.
+/// The maximum number of attempts to open a stream, for policies that choose only one path.
 pub const OPENS_MOST: usize = 3;

@@ -1,4 +1,4 @@
-//! A run: second by second, what is asked, opened, carried and seen.
+//! A run: for each second, what is asked, opened, carried and seen.
 
 use std::collections::VecDeque;
 
@@ -40,7 +40,7 @@ struct Stream {
     ask: Ask,
     got: Got,
     rtt_s: f64,
-    /// What liars on its path let through, in bit/s.
+    /// The rate that the lying nodes on its path let through, in bit/s.
     through: f64,
     opened: Time,
     moved: f64,
@@ -52,7 +52,7 @@ struct Stream {
 struct Again {
     at: Time,
     offered: Offered,
-    /// The path that failed, and which leg of it did not come about.
+    /// The path that failed, and the leg of it that failed to open.
     failed: (Place, (usize, usize)),
     /// The paths that are left to try.
     rest: VecDeque<Place>,
@@ -66,9 +66,9 @@ struct Run<'a> {
     ron: Ron,
     streams: Vec<Stream>,
     again: Vec<Again>,
-    /// What one stream would get of each leg by itself, in bit/s.
+    /// The rate of one stream alone on each leg, in bit/s.
     alone: Vec<f64>,
-    /// What one stream more would get of each leg, in bit/s.
+    /// The rate of one more stream on each leg, in bit/s.
     offers: Vec<f64>,
     log: Log,
 }
@@ -147,7 +147,7 @@ impl<'a> Run<'a> {
         self.least(&shared.offers(&asks, &got))
     }
 
-    /// What a stream gets of each leg, if of all that is shared it gets so much.
+    /// The rate of a stream on each leg, given its rates on everything that is shared.
     fn least(&self, each: &[f64]) -> Vec<f64> {
         let n = self.world.sites;
         let of = |leg: usize| {
@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// What those on a path that lie let through, in bit/s.
+    /// The rate that the lying nodes on a path let through, in bit/s.
     fn let_through(&self, place: &Place) -> f64 {
         let relays = place.path[1..place.path.len() - 1].iter();
         relays
@@ -280,7 +280,8 @@ impl<'a> Run<'a> {
     /// The senders look at their connections.
     fn look(&mut self, now: Time) {
         let n = self.world.sites;
-        // Of each leg: the rates of the streams that it limits, their number, the most of all, all together; and whether one stands still.
+        // For each leg: the rates of the streams that it limits, their number, the greatest rate of all, the sum of all; and
+        // whether one stands still.
         let mut seen = vec![(0.0, 0.0, 0.0_f64, 0.0, false); n * n];
         for stream in &self.streams {
             let rate = stream.got.rate;
@@ -322,7 +323,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Streams that have moved all, or stand still for too long, end; those that have run for a while are judged.
+    /// Ends streams that have moved all, or stand still for too long; judges those that have run for a while.
     fn end(&mut self, now: Time) {
         let mut still = Vec::with_capacity(self.streams.len());
         for mut stream in std::mem::take(&mut self.streams) {
@@ -335,7 +336,7 @@ impl<'a> Run<'a> {
                 self.nodes.judge(stream.offered.near, taken, part, now);
             }
             if is_done || is_broken {
-                // Of the last second it took the part that it needed.
+                // It used only the necessary part of the last second.
                 let over_s = (stream.moved - stream.offered.bytes).max(0.0) * 8.0 / stream.got.rate.max(1.0);
                 self.log.finished.push(Finished {
                     opened: stream.opened,

@@ -1,4 +1,4 @@
-//! What is offered: the same streams whoever chooses their paths.
+//! The offered load: the same streams for every policy.
 
 use ekiden_overlay::path::{Class, Direction};
 use ekiden_units::Time;
@@ -44,8 +44,8 @@ pub fn of_second(sites: &Sites, second: u64) -> Vec<Offered> {
     all
 }
 
-/// What a stream gets at most so long after its start, in bit/s: slow start, which begins with ten segments and doubles them in each round
-/// trip of the longest leg.
+/// The maximum rate of a stream of this age, in bit/s: slow start, which begins with ten segments and doubles them in each
+/// round trip of the longest leg.
 pub fn slow_start(age: Time, rtt_s: f64) -> f64 {
     let rounds = age.as_secs() / rtt_s;
     10.0 * 1_448.0 * 8.0 / rtt_s * rounds.min(40.0).exp2()

@@ -19,13 +19,13 @@ pub use raw::sections;
 pub struct Config {
     /// The network device of the wide area network: data of the groups' senders leaves through it, and ACKs come in.
     pub device: String,
-    /// How many streams of IPv4 there is room for.
+    /// The number of IPv4 streams for which there is room.
     pub ipv4_streams: u32,
-    /// And of IPv6.
+    /// The number of IPv6 streams for which there is room.
     pub ipv6_streams: u32,
-    /// A stream without packets for so long loses its place.
+    /// A stream without packets for this time loses its place.
     pub idle: Time,
-    /// The programs outlive the process, and go on for so long without one; zero: they end with it.
+    /// The programs outlive the process, and go on without one for this time; zero: they end with it.
     pub restart_within: Time,
     /// The groups, in the order of the file.
     pub groups: Vec<Group>,
@@ -36,7 +36,7 @@ pub struct Config {
 pub struct Group {
     /// Its name.
     pub name: String,
-    /// Which streams are in it, and what becomes of them.
+    /// Which streams are in it, and how they are balanced.
     pub settings: kernel::Group,
 }
 
@@ -55,7 +55,7 @@ impl Config {
         toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.get("device").is_some_and(toml::Value::is_str))
     }
 
-    /// What the kernel is given.
+    /// The settings that the kernel gets.
     pub fn settings(&self) -> Settings {
         let groups = self.groups.iter().map(|group| group.settings.clone()).collect();
         Settings { groups, streams4: self.ipv4_streams, streams6: self.ipv6_streams }

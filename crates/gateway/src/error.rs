@@ -43,13 +43,13 @@ pub enum StartError {
     Refused {
         /// What the kernel said last.
         reason: String,
-        /// Where the rest is.
+        /// The file with the rest.
         file: String,
     },
     /// The kernel does not do what is asked of it.
     #[error(transparent)]
     Kernel(#[from] GatewayError),
-    /// What is not needed could not be given up.
+    /// Capabilities that are not needed could not be given up.
     #[error("cannot give up the capabilities that are not needed any more: {0}")]
     Privileges(io::Error),
     /// The event loop could not be made.

@@ -1,4 +1,4 @@
-//! Streams for which a table had no place: the log tells of them, now and then.
+//! Streams for which a table had no place: the log reports them from time to time.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use crate::config::Config;
 use crate::kernel::Found;
 
-/// There is a line of the log in so long, at most.
+/// The least interval between two lines of the log.
 const LOGGED: Duration = Duration::from_secs(10);
 
-/// What was counted, and what was told of it.
+/// The number that was counted, and the number that was reported.
 #[derive(Default, Clone, Copy)]
 pub(crate) struct Full {
     told: u64,
@@ -23,8 +23,8 @@ impl Full {
         Self { told: before, logged: None }
     }
 
-    /// The line of the log that is due now; `None` as the time is the end. `counted` are all so far, `found` the streams that have a
-    /// place.
+    /// The line of the log that is due now; at the end (`None` as the time) it is always due. `counted` are all so far,
+    /// `found` the streams that have a place.
     pub fn due(&mut self, counted: u64, found: Found, config: &Config, now: Option<Instant>) -> Option<String> {
         let is_due = self.logged.zip(now).is_none_or(|(last, now)| now - last >= LOGGED);
         let new = counted.saturating_sub(self.told);

@@ -27,17 +27,17 @@ use crate::renewing::{Pulse, Renewing};
 use crate::status::{Status, socket_name};
 use crate::throttlings::Throttlings;
 
-/// How often events are read and the device is looked at.
+/// The interval at which events are read and the device is checked.
 const LOOKING: Duration = Duration::from_millis(200);
 /// The pause between two passes in which streams without packets lose their places.
 const SWEEPING: Duration = Duration::from_secs(5);
-/// After a slice of such a pass other work has its turn, for so many times as long as the slice took.
+/// After a slice of such a pass, other work has its turn for this multiple of the slice's time.
 const SHARE: u32 = 3;
 
 /// What the tasks share. They run on one thread.
 struct Keeper {
     config: Config,
-    /// That it was read from.
+    /// The file that it was read from.
     file: PathBuf,
     gateway: Gateway,
     hook: HookKind,
@@ -57,22 +57,23 @@ struct Keeper {
 #[derive(Default, Clone, Copy)]
 struct Unkept {
     packets: u64,
-    /// Which was told.
+    /// Whether an increase was reported.
     grows: bool,
 }
 
-/// Runs the gateway that `config`, read from `file`, describes until a signal ends it, or its device is gone. Its programs go with the process, or with
-/// `restart_within` outlive it.
+/// Runs the gateway that `config`, read from `file`, describes until a signal ends it, or its device is gone. Its programs
+/// end with the process, or with `restart_within` outlive it.
 ///
-/// Once the programs are on the device it gives up the capabilities that it does not need any more.
+/// Once the programs are on the device, the process gives up the capabilities that it no longer needs.
 ///
-/// Writes `device NAME`, then `ready` to standard output. SIGHUP reads `file` again, and says what of it the next start takes.
+/// Writes `device NAME`, then `ready` to standard output. SIGHUP reads `file` again, and reports which changes the next
+/// start takes.
 ///
 /// # Errors
 /// If it cannot start, or its device is gone.
 pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     let ifindex = device::index(&config.device).map_err(|_| StartError::NoDevice(config.device.clone()))?;
-    // Before the programs are loaded: whoever has the name has the device.
+    // Before the programs are loaded: the process that has the name has the device.
     let asked = patience::patiently(
         patience::deadline(),
         || match status_socket::listen(&socket_name(&config.device)) {
@@ -91,7 +92,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     let (full, found) = (Cell::new(Full::new(counters.full)), Cell::default());
     keep_only(&needed(hook, has)).map_err(StartError::Privileges)?;
     let pulse = Pulse::default();
-    // Dropped last, so that it ends with what it is for.
+    // Dropped last, so that the word ends after the programs.
     let (_renewing, late) = Renewing::start(gateway.word()?, KEPT + config.restart_within.into(), pulse.clone())?;
     let throttlings = RefCell::new(Throttlings::new(config.groups.len()));
     let (began, lost) = (Instant::now(), Cell::default());
@@ -157,8 +158,8 @@ impl Keeper {
         ended
     }
 
-    /// Completes when a signal asks for the end. The programs have their groups from the start, and this process has given up what loading
-    /// others needs: a configuration that is read again is only looked at.
+    /// Completes when a signal asks for the end. The programs have their groups from the start, and this process has given
+    /// up the capabilities for loading others: a configuration that is read again is only checked.
     async fn heed(&self, signals: &mut Signals) {
         while signals.next().await == Asked::Reload {
             match Config::load(&self.file) {
@@ -254,7 +255,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// What cannot be read is as if it were not there.
+    /// What cannot be read is left out.
     fn status(&self) -> Status {
         let _ = self.count();
         let throttlings = self.throttlings.borrow();
@@ -277,7 +278,7 @@ impl Keeper {
 
 /// The tables are read and written by their descriptors. Only clsact's filters are taken away by a message that needs a capability.
 fn needed(hook: HookKind, has: fn(Capability) -> bool) -> Vec<Capability> {
-    // Who started without the small one needs the large one.
+    // A process that started without the small capability needs the large one.
     let of_bpf = if has(Capability::CAP_BPF) { Capability::CAP_BPF } else { Capability::CAP_SYS_ADMIN };
     match hook {
         HookKind::Tcx => vec![of_bpf],
@@ -307,7 +308,7 @@ fn hook_name(hook: HookKind) -> &'static str {
     }
 }
 
-/// What the verifier says is long: it is kept in a file.
+/// The verifier's output is long: it is kept in a file.
 fn refused(error: StartError) -> StartError {
     let StartError::Kernel(GatewayError::Refused { log, .. }) = &error else { return error };
     let place = std::env::temp_dir().join(format!("ekiden-gateway-{}.log", std::process::id()));
@@ -352,7 +353,7 @@ mod tests {
         fs::remove_file(file).unwrap();
         assert_eq!(kept.unwrap(), log);
         assert!(reason.ends_with("R1 is no number") && error.to_string().lines().count() == 1, "{error}");
-        // Others are told as they are.
+        // Other errors stay as they are.
         assert!(matches!(refused(GatewayError::Capabilities.into()), StartError::Kernel(GatewayError::Capabilities)));
     }
 }

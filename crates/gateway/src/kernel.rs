@@ -54,7 +54,7 @@ use hook::Hook;
 use layout::Keeper;
 use object::{Clock, Maps, Programs};
 
-/// For how long the keeper's word counts. Afterwards packets pass untouched until it is renewed.
+/// How long the keeper's word counts. Afterwards packets pass untouched until it is renewed.
 pub const KEPT: Duration = Duration::from_secs(2);
 
 /// Programs in the kernel, and the devices that they are on. Dropping it takes them away, in the network namespace where they were
@@ -165,7 +165,7 @@ impl Gateway {
         self.renew_for(KEPT)
     }
 
-    /// The same, for so long.
+    /// The same, for the time `kept`.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -265,13 +265,14 @@ impl Gateway {
         streams::groups(&self.maps)
     }
 
-    /// Takes their places from streams that have had no packet for so long, in slices, between which other work can be done; each says
-    /// how many they were. To be done at least every few minutes: when a table is full new streams are left alone.
+    /// Takes the places from streams that have had no packet for the times in `idle`. It does so in slices, between which
+    /// other work can be done; each slice returns the number of streams. To be done at least every few minutes: when a table
+    /// is full, new streams are left alone.
     pub fn sweep(&self, idle: Idle) -> Sweep<'_> {
         Sweep::new(&self.programs, &self.maps, idle)
     }
 
-    /// A reader of what the gateway tells.
+    /// A reader of the gateway's events.
     ///
     /// # Errors
     /// If the kernel refuses.

@@ -11,10 +11,10 @@ use tokio::sync::oneshot;
 
 use crate::kernel::{GatewayError, Word};
 
-/// How often. The word holds for [`KEPT`](crate::kernel::KEPT) at least.
+/// The interval. The word holds for [`KEPT`](crate::kernel::KEPT) at least.
 const RENEWING: Duration = Duration::from_millis(200);
 
-/// The main thread is stuck when its pulse has been missing for so long. A status of many streams takes a second.
+/// The main thread counts as stuck when its pulse has been missing for this time. A status of many streams takes a second.
 const STUCK: Duration = Duration::from_secs(30);
 
 /// The main thread's sign of life.
@@ -34,7 +34,7 @@ pub(crate) struct Renewing {
 }
 
 impl Renewing {
-    /// Each time for so long. The receiver is told why it cannot be given any more.
+    /// Gives the word repeatedly, each time for `kept`. The receiver gets the reason when the word can no longer be given.
     pub fn start(word: Word, kept: Duration, pulse: Pulse) -> std::io::Result<(Self, oneshot::Receiver<GatewayError>)> {
         let (stop, stopped) = mpsc::channel();
         let (fail, failed) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! The throttlings of a gateway's groups: what the status tells of them, and the log.
+//! The throttlings of a gateway's groups: what the status and the log report about them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,9 +10,10 @@ use crate::config::Group;
 use crate::kernel::{Event, EventKind};
 use crate::status::EventStatus;
 
-/// How many the status tells.
+/// The number of throttlings that the status shows.
 const TOLD_MOST: usize = 1_000;
-/// A group has a line of the log in so long: throttlings may be half a second apart, for hours. The others are told by their number.
+/// The least interval between two lines of the log about a group: throttlings may be half a second apart, for hours. The log
+/// gives the number of the others.
 const LOGGED: Duration = Duration::from_secs(10);
 
 /// Of all groups, in the order of the configuration.
@@ -26,13 +27,13 @@ pub(crate) struct Throttlings {
 #[derive(Default, Clone)]
 pub(crate) struct Throttled {
     pub times: u64,
-    /// The stream that began the last.
+    /// The stream that began the last one.
     pub by: Option<String>,
-    /// The kernel's number of the last, which wraps.
+    /// The kernel's number of the last one, which wraps.
     number: u16,
     /// How many streams cause it, with the policy `paper`.
     stalled: u32,
-    /// When the log had a line, and how many throttlings had none since.
+    /// When the log had a line, and how many throttlings have had none since.
     logged: Option<Instant>,
     silent: u64,
 }
@@ -89,7 +90,7 @@ impl Throttlings {
         }
     }
 
-    /// Tells how many throttlings had no line: at most every [`LOGGED`], or at the end (`None`).
+    /// Logs how many throttlings had no line: at most every [`LOGGED`], or at the end (`None`).
     pub fn tell_silent(&mut self, groups: &[Group], now: Option<Instant>) {
         for (throttled, group) in self.groups.iter_mut().zip(groups) {
             if let Some(times) = throttled.silent_until(now) {
@@ -115,7 +116,7 @@ impl Throttlings {
 }
 
 impl Throttled {
-    /// For how long without a packet a stream's limit counts now, as `ekb_observe` has it; `None`: not at all.
+    /// How long a stream's limit counts now without a packet, as `ekb_observe` has it; `None`: not at all.
     pub fn limits_count_for(&self, settings: &BalanceSettings) -> Option<Duration> {
         match settings.policy {
             Policy::Delivered => Some(settings.hold),
@@ -133,7 +134,7 @@ impl Throttled {
         may
     }
 
-    /// How many throttlings had no line, if that is to be told now; `None` is the end.
+    /// How many throttlings had no line, if that is to be logged now; `None` is the end.
     fn silent_until(&mut self, now: Option<Instant>) -> Option<u64> {
         let is_due = self.logged.zip(now).is_none_or(|(last, now)| now - last >= LOGGED);
         if self.silent == 0 || !is_due {

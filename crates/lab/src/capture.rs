@@ -1,7 +1,7 @@
 //! Captures: the headers of the packets at the ends of links, as pcap files for Wireshark and tcpdump.
 //!
-//! The emulator sees every frame. It hands what is kept of each to a thread that writes the files, through a queue of
-//! bounded length: a slow disk costs packets of the capture, which are counted, and never the emulation's time.
+//! The emulator sees every frame. It gives the kept part of each to a thread that writes the files, through a bounded queue:
+//! a slow disk costs packets of the capture, which are counted, and never the emulation's time.
 //!
 //! A file has its packets in the order of time. Only headers are kept.
 
@@ -17,13 +17,13 @@ use ekiden_packet::pcap::{PcapWriter, header_bytes};
 use ekiden_scenario::Scenario;
 use ekiden_units::Time;
 
-/// Most bytes kept of a packet: an IP and a TCP header with all their options.
+/// The maximum number of bytes kept of a packet: an IP and a TCP header with all their options.
 const HEADERS_MOST: usize = 120;
 /// Packets handed over at a time.
 const CHUNK: usize = 256;
-/// How many times so many may wait to be written: about 20 MB.
+/// The maximum number of chunks that wait to be written: about 20 MB.
 const CHUNKS: usize = 512;
-/// A frame may reach a socket so much later than its stamp says.
+/// The maximum delay of a frame from its timestamp to its arrival at a socket, in nanoseconds.
 const STAMP_MARGIN_NS: u64 = 1_000_000;
 
 /// What receives a file.
@@ -58,10 +58,10 @@ struct Seen {
     headers: [u8; HEADERS_MOST],
 }
 
-/// Where the emulator puts what it sees. One without files takes nothing.
+/// Where the emulator puts the frames that it sees. A tap without files takes nothing.
 #[derive(Default)]
 pub(crate) struct Tap {
-    /// Of each end that has a file, what was delivered to it and may still be preceded by something that was sent there.
+    /// For each end that has a file: frames that were delivered to it, while an earlier frame sent there may still come.
     ends: Vec<Option<VecDeque<Seen>>>,
     /// When the run began, by the monotonic clock; 0 before.
     began_ns: u64,
@@ -111,8 +111,7 @@ impl Capturing {
     }
 }
 
-/// Writes what comes, until nothing will come any more. What cannot be written is taken nevertheless, so that the queue does not
-/// stand still.
+/// Writes what comes, until nothing more will come. What cannot be written is still taken, so that the queue does not stop.
 fn write(mut files: Vec<Option<PcapWriter<File>>>, chunks: &Receiver<Vec<Seen>>) -> io::Result<()> {
     let mut write = |seen: &Seen| match files.get_mut(seen.end as usize) {
         Some(Some(file)) => file.write_bytes(Time(seen.at_ns), &seen.headers[..seen.kept], seen.length),
@@ -157,7 +156,7 @@ impl Tap {
         }
     }
 
-    /// What is to be kept of a frame, if its end has a file and the run has begun.
+    /// The part of a frame to keep, if its end has a file and the run has begun.
     fn look(&self, end: usize, at_ns: u64, frame: &[u8]) -> Option<Seen> {
         self.ends.get(end)?.as_ref()?;
         let at_ns = at_ns.checked_sub(self.began_ns).filter(|_| self.began_ns > 0)?;
@@ -172,7 +171,7 @@ impl Tap {
         Some(Seen { at_ns, end: end as u32, length: packet.len() as u32, kept, headers })
     }
 
-    /// Gives on what was delivered to an end up to a time of the run.
+    /// Passes on what was delivered to an end up to a time of the run.
     fn give_until(&mut self, end: usize, at_ns: u64) {
         while let Some(Some(waiting)) = self.ends.get_mut(end)
             && waiting.front().is_some_and(|seen| seen.at_ns <= at_ns)
@@ -203,7 +202,7 @@ impl Drop for Tap {
         for end in 0..self.ends.len() {
             self.give_until(end, u64::MAX);
         }
-        // Nothing waits for this thread any more, so this one may wait for the writer.
+        // Nothing waits for this thread any more, so it may wait for the writer.
         let last = std::mem::take(&mut self.chunk);
         if let Some(to_writer) = &self.to_writer {
             let _ = to_writer.send(last);
@@ -219,7 +218,7 @@ mod tests {
 
     const BEGAN_NS: u64 = 1_000_000_000;
 
-    /// A file in memory that takes so many writes.
+    /// A file in memory that takes this number of writes.
     struct Memory(Arc<Mutex<Vec<u8>>>, usize);
 
     impl Write for Memory {
@@ -263,7 +262,7 @@ mod tests {
         tap.delivered(1, BEGAN_NS - 1, &frame(2));
         tap.delivered(0, BEGAN_NS, &frame(3));
         tap.delivered(1, BEGAN_NS + 20, &frame(4));
-        // Taken later, though it was there before.
+        // Taken later, although it was sent before.
         tap.sent(1, BEGAN_NS + 10, &frame(5));
         tap.delivered(1, BEGAN_NS + 30, &frame(6));
         tap.taken_until(1, BEGAN_NS + 30 + STAMP_MARGIN_NS);

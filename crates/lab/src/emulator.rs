@@ -81,7 +81,8 @@ struct Driver {
     sent: Sent,
     tap: Tap,
     load: Load,
-    /// How long arrivals may stay unseen under load: half the shortest delay, so that none is due before it is seen.
+    /// The maximum time for which arrivals may stay unseen under load: half the shortest delay, so that none is due before
+    /// it is seen.
     unseen_most_ns: u64,
     /// As the lines know it.
     began_ns: u64,
@@ -146,7 +147,7 @@ impl Emulator {
         };
         let thread = thread::Builder::new().name("emulator".into()).spawn(move || driver.run())?;
         let links = links.iter().map(|EmulatedLink { name, link, .. }| ((*name).into(), (*link).clone())).collect();
-        // Where neither can be had processors may sleep; the counters record how late that makes frames.
+        // If neither is available, processors may sleep; the counters record how late that makes frames.
         Ok(Self {
             shared,
             links,
@@ -202,7 +203,7 @@ impl Driver {
     }
 
     /// Takes what has arrived, sends what is due, and again what the nodes have answered, until nothing is due any more; for
-    /// a tick at most, because on links faster than this thread something always is.
+    /// at most one tick, because on links faster than this thread something is always due.
     fn turn(&mut self) {
         let began_ns = monotonic_ns();
         self.begin();
@@ -374,7 +375,7 @@ impl Load {
         if self.heavy { self.turn_ns / 2 } else { 0 }
     }
 
-    /// Takes note of a turn that begins now with so many frames.
+    /// Records a turn that begins now with this number of frames.
     fn note(&mut self, now_ns: u64, frames: u64) {
         let turn_ns = now_ns - self.last_turn_ns;
         // A longer turn was one in which nothing was due.

@@ -26,14 +26,14 @@ use crate::payload::{Comparison, Payload};
 use crate::waits::percent;
 use crate::{Error, Lab};
 
-/// A connection on which nothing moves for this long has failed.
+/// The timeout of a connection on which nothing moves.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often the senders' state is sampled.
+/// The interval at which the senders' state is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes per read and write.
 const PIECE: usize = 64 << 10;
 
-/// By so many bytes connections can be told apart, with room.
+/// The number of bytes by which connections can be distinguished, with a margin.
 const TOLD_APART: u64 = 64;
 
 /// The progress of a flow.
@@ -86,15 +86,15 @@ struct Running<'a> {
     received_bytes: AtomicU64,
     /// When the first connection's sender began to connect, by the same clock; `u64::MAX` before.
     began_ns: AtomicU64,
-    /// The first difference between what arrived and what was sent: the connection and the offset. Only by what arrives on them
-    /// can connections be told apart.
+    /// The first difference between sent and received data: the connection and the offset. Connections can be distinguished
+    /// only by the data that arrives on them.
     differs: Mutex<Option<(u32, u64)>>,
     senders_left: AtomicU64,
     last_arrival_ns: AtomicU64,
     given_up: AtomicBool,
     /// The largest smoothed round-trip time that was seen; 0 without any.
     rtt_max_us: AtomicU32,
-    /// The longest that a sender or receiver waited for a processor.
+    /// The longest time that a sender or receiver waited for a processor.
     waited_ns: AtomicU64,
 }
 
@@ -311,7 +311,7 @@ impl<'a> Running<'a> {
         loop {
             let patience = self.patience();
             let read = socket.set_read_timeout(Some(patience)).and_then(|()| socket.read(&mut buffer));
-            // What is read when the flow's time is over does not count, whenever it has arrived.
+            // Data that is read after the flow's time does not count, whenever it has arrived.
             if self.is_cut() {
                 let _ = reset_when_closed(&socket);
                 return;
@@ -434,7 +434,7 @@ impl<'a> Running<'a> {
                 }
             };
         }
-        // A truncated stream with a clean end: nobody else would notice.
+        // A truncated stream with a clean end: nothing else would detect it.
         let is_short = |connection: &Connection| connection.received() != connection.sender().sent_bytes;
         match connections.open.iter().find(|(_, connection)| is_short(connection)) {
             Some((number, short)) => Outcome::Differs { connection: *number, at_bytes: short.received() },

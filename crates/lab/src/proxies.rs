@@ -101,7 +101,7 @@ impl Lab {
                 }
             }
         }
-        // All addresses there are private, and nobody else is there.
+        // All addresses there are private, and no other hosts are there.
         let _ = write!(text, "\n[exit]\nallow = [\"*\"]\n");
         text += &routes;
         if !node.next.is_empty() {

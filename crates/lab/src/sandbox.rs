@@ -117,7 +117,7 @@ fn make_run_directory() -> io::Result<(PathBuf, Flock<File>)> {
 fn private_names(directory: &Path) -> io::Result<()> {
     let none = None::<&str>;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-    // Where nobody has made /run/netns yet, an empty /run takes its place, so that nothing is left on the machine.
+    // If /run/netns does not exist yet, an empty /run takes its place, so that nothing is left on the machine.
     let over = if Path::new(NAMES).is_dir() { NAMES } else { "/run" };
     mount(Some("tmpfs"), over, Some("tmpfs"), flags, Some("mode=755"))?;
     fs::create_dir_all(NAMES)?;

@@ -1,4 +1,4 @@
-//! What one direction of a link has done.
+//! The counters of one direction of a link.
 
 use ekiden_queue::Signals;
 
@@ -23,18 +23,18 @@ pub struct Counts {
     pub outage_losses: u64,
     /// The largest packet that was offered.
     pub largest_packet_bytes: u64,
-    /// The most that waited at once, in bytes.
+    /// The maximum that waited at once, in bytes.
     pub queue_max_bytes: u64,
-    /// The most that waited at once, in packets.
+    /// The maximum that waited at once, in packets.
     pub queue_max_packets: u64,
-    /// Packets that were sent, those included that were lost behind the serializer.
+    /// Packets that were sent, including those lost behind the serializer.
     pub sent: u64,
-    /// How long these waited in the queue, all together, in nanoseconds.
+    /// The sum of the times that these waited in the queue, in nanoseconds.
     pub waited_ns: u64,
 }
 
 impl Counts {
-    /// A packet of `bytes` was offered to `line`, which settled its fate.
+    /// A packet of `bytes` was offered to `line`, which decided its fate.
     pub fn offered(&mut self, bytes: u32, fate: Fate, line: &Line) {
         self.arrived(bytes, line.waiting_packets(), line.waiting_bytes());
         match fate {
@@ -52,24 +52,24 @@ impl Counts {
         }
     }
 
-    /// The queue has done so.
+    /// Counts the queue's drops and marks.
     pub(crate) fn signalled(&mut self, signals: Signals) {
         self.queue_drops += signals.drops;
         self.queue_marks += signals.marks;
     }
 
-    /// A packet is sent that waited for so long.
+    /// A packet is sent that waited for `waited_ns`.
     pub(crate) fn sent(&mut self, waited_ns: u64) {
         self.sent += 1;
         self.waited_ns = self.waited_ns.saturating_add(waited_ns);
     }
 
-    /// The mean time for which a packet that was sent had waited in the queue, in microseconds; `None` if none was sent.
+    /// The mean time that sent packets had waited in the queue, in microseconds; `None` if none was sent.
     pub fn mean_wait_us(&self) -> Option<f64> {
         (self.sent > 0).then(|| self.waited_ns as f64 / self.sent as f64 / 1e3)
     }
 
-    /// A packet of `bytes` has arrived, after which so many waited.
+    /// A packet of `bytes` has arrived. The other arguments are the queue's length after it.
     pub(crate) fn arrived(&mut self, bytes: u32, waiting_packets: u64, waiting_bytes: u64) {
         self.largest_packet_bytes = self.largest_packet_bytes.max(bytes.into());
         self.queue_max_bytes = self.queue_max_bytes.max(waiting_bytes);

@@ -16,16 +16,16 @@ pub(crate) struct Serializer {
     /// When the serializer is free: `free_ns` and `free_part` parts of a nanosecond, of which `rate_bit_s` make one.
     free_ns: u64,
     free_part: u64,
-    /// When the last packet comes out that keeps its place.
+    /// When the last packet comes out that keeps its place in the order.
     last_due_ns: u64,
     /// The random part of the delay.
     jitter: Option<Jitter>,
     reorder: Option<Reorder>,
-    /// Those that have not come yet.
+    /// The changes that are still to come.
     changes: Ahead<Change>,
-    /// Those that have not ended yet.
+    /// The outages that have not ended.
     outages: Ahead<Outage>,
-    /// From when the times of both count; `None` before they have begun.
+    /// The time from which the times of both count; `None` before they have begun.
     origin_ns: Option<u64>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Due {
     pub in_order_ns: u64,
     /// When it comes out.
     pub due_ns: u64,
-    /// Whether it is lost, since it was sent in an outage.
+    /// Whether it is lost, because it was sent in an outage.
     pub is_out: bool,
 }
 
@@ -119,7 +119,7 @@ impl Serializer {
         Due { in_order_ns, due_ns, is_out: self.is_out() }
     }
 
-    /// Comes to every change before so many parts are sent, and returns those that are then left.
+    /// Makes every change that is due before `parts` parts are sent, and returns the parts that are then left.
     #[inline]
     fn change(&mut self, mut parts: u64) -> u64 {
         let Some(origin_ns) = self.origin_ns else { return parts };
@@ -148,7 +148,7 @@ impl Serializer {
 }
 
 impl Jitter {
-    /// When a packet comes out that would at `due_ns`, if none before it comes out later.
+    /// When a packet comes out that would come out at `due_ns`, if none before it comes out later.
     fn delay(&mut self, due_ns: u64) -> u64 {
         due_ns.saturating_add(self.random.up_to(self.most_ns))
     }

@@ -1,7 +1,8 @@
-//! What loss leaves of a TCP connection: its response function, after which the window at a loss rate p is known, and so the rate.
+//! The effect of loss on a TCP connection: its response function, which gives the window at a loss rate p, and so the rate.
 //!
-//! `p` is the part of the segments whose loss the sender takes for one event of congestion, above 0 and at most 1. Windows are in
-//! segments. All hold in steady state, with selective acknowledgements, where neither the receiver's window nor the line is the limit.
+//! `p` is the part of the segments whose loss the sender takes for one event of congestion, above 0 and at most 1. Windows
+//! are in segments. All hold in steady state, with selective acknowledgements, where neither the receiver's window nor the
+//! line is the limit.
 
 use ekiden_congestion::ResponseFunction;
 use ekiden_units::{BitRate, Bytes, Time};
@@ -67,7 +68,7 @@ pub fn hstcp_window(p: f64, response: &ResponseFunction) -> Option<f64> {
     Some(high.min(low * (high / low).powf(part)))
 }
 
-/// The rate of user data of a window of segments with so much of it each. `None` for an RTT of 0.
+/// The rate of user data with a window of `window` segments of `segment` bytes of user data each. `None` for an RTT of 0.
 pub fn rate(window: f64, segment: Bytes, rtt: Time) -> Option<BitRate> {
     let bytes = window * segment.0 as f64;
     (rtt.0 > 0 && bytes >= 0.0).then(|| BitRate((bytes * 8.0 / rtt.as_secs()) as u64))

@@ -1,8 +1,9 @@
-//! A transfer round trip by round trip: windows as the senders' congestion controls set them (the arithmetic of crate `congestion`, CUBIC
-//! as Linux has it), one bottleneck with a drop-tail queue, random loss, a policer. RFC 5681 and RFC 9438 with RFC 6675's recovery: one
-//! reduction for all that is lost in a window, and what is lost is sent again in the round trips that follow.
+//! A transfer computed one round trip at a time: windows as the senders' congestion controls set them (the arithmetic of
+//! crate `congestion`, CUBIC as Linux has it), one bottleneck with a drop-tail queue, random loss, a policer. RFC 5681 and
+//! RFC 9438 with RFC 6675's recovery: one reduction for all that is lost in a window, and lost segments are retransmitted in
+//! the round trips that follow.
 //!
-//! It stands between the closed forms, which know no slow start and no queue, and the simulator, which has every packet.
+//! It stands between the closed forms, which have no slow start and no queue, and the simulator, which has every packet.
 
 use std::sync::Arc;
 
@@ -19,23 +20,24 @@ use bbr::Bbr;
 use far::Far;
 use random::Random;
 
-/// Round trips that are computed; what comes after them goes on at the rate of their second half.
+/// The maximum number of computed round trips; what comes after them goes on at the rate of their second half. With several
+/// connections each has its part of this number ...
 const ROUNDS_MOST: u64 = 8_000;
-/// With several connections fewer, as each round trip is that of all of them.
+/// ... but at least this number.
 const ROUNDS_LEAST: u64 = 400;
-/// Acknowledgements per round trip of which a control hears: each second segment in slow start, which HyStart measures, and as many as this
-/// afterwards.
+/// The number of acknowledgements per round trip that a control gets: each second segment in slow start, which HyStart
+/// measures, and this number afterwards.
 const ACKS: u32 = 8;
 const ACKS_IN_SLOW_START: u32 = 4_000;
 /// Segments sent at once when a connection begins (RFC 6928).
 const INITIAL_WINDOW: u32 = 10;
 /// The least retransmission timeout of Linux, in seconds.
 const RTO_LEAST: f64 = 0.2;
-/// Connections that are computed. More of them are as many on their part of the line.
+/// The maximum number of computed connections. If there are more, these have their part of the line.
 const FLOWS_MOST: u32 = 50;
-/// Segments lost at random in a window that are drawn one by one. Of more the mean is taken.
+/// The maximum number of segments lost at random in a window that are drawn one by one. For more, the mean is used.
 const DRAWN_MOST: f64 = 64.0;
-/// What no window exceeds, in segments.
+/// The maximum window, in segments.
 const WINDOW_MOST: u32 = 1 << 30;
 
 /// A congestion control of a sender.
@@ -78,7 +80,7 @@ pub struct Policer {
     pub burst: Bytes,
 }
 
-/// What the connections go over.
+/// The bottleneck of the connections.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bottleneck {
     /// The round trip without queues, of packets that take no time to send.
@@ -87,7 +89,7 @@ pub struct Bottleneck {
     pub rate: BitRate,
     /// The largest IP packet, in bytes.
     pub mtu: u32,
-    /// What waits at most, in bytes of IP packets; drop tail.
+    /// The maximum that waits, in bytes of IP packets; drop tail.
     pub buffer: Bytes,
     /// The part of the packets that is lost at random, 0 to 1.
     pub loss: f64,
@@ -95,7 +97,7 @@ pub struct Bottleneck {
     pub policer: Option<Policer>,
 }
 
-/// Who sends.
+/// The senders.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Senders {
     /// Connections at once.
@@ -106,16 +108,17 @@ pub struct Senders {
     pub control: Sender,
 }
 
-/// How much is sent.
+/// The size of the transfer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Amount {
-    /// All that goes in this time, from the first data segment on.
+    /// All that is sent in this time, from the first data segment on.
     Time(Time),
-    /// So much user data, over all connections.
+    /// This amount of user data, over all connections.
     Bytes(Bytes),
 }
 
-/// What came of a transfer. Times count from when the first data segment is sent to when the last arrives, without the way there.
+/// The result of a transfer. Its time goes from the sending of the first data segment to the arrival of the last, without
+/// the way there.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
     /// User data that arrived, in bytes.
@@ -173,9 +176,10 @@ struct Flow {
     missing: f64,
     /// Segments until the next one that is lost at random.
     until_loss: f64,
-    /// When it sends again after a timeout, in seconds.
+    /// The time of its next transmission after a timeout, in seconds.
     wakes: f64,
-    /// Segments that go beside the window of the next round trip: what was sent before its loss was heard of.
+    /// Segments that are sent besides the window of the next round trip: they were sent before the sender learned of its
+    /// loss.
     besides: f64,
 }
 
@@ -188,7 +192,7 @@ struct Run {
     /// Segments per second, and the bucket's depth.
     policer: Option<(f64, f64)>,
     tokens: f64,
-    /// How long trains are that a policer has dropped of, in segments of the line's time.
+    /// The length of trains of which a policer has dropped, in segments of the line's time.
     spread: f64,
     /// The largest window, in segments.
     most: u32,
@@ -245,7 +249,7 @@ impl Run {
             let began = self.now;
             let more = self.round();
             let took = self.now - began;
-            // Of the last round trip, the part that counts.
+            // The part of the last round trip that counts.
             let part = ((end - began) / took).min((all - arrived) / more.max(1e-9)).clamp(0.0, 1.0);
             arrived += more * part;
             if part < 1.0 || arrived >= all {
@@ -270,7 +274,7 @@ impl Run {
         self.outcome
     }
 
-    /// One round trip: sends the windows, and hears what became of them. Returns the segments that arrived.
+    /// One round trip: sends the windows, and processes their fate. Returns the segments that arrived.
     fn round(&mut self) -> f64 {
         let (most, now) = (self.most, self.now);
         let window = |flow: &Flow| if flow.wakes > now { 0.0 } else { f64::from(flow.window.cwnd.clamp(1, most)) };
@@ -285,7 +289,8 @@ impl Run {
         // In slow start each acknowledgement sends two segments: half of them wait until the train is over.
         let waiting = (total - fills).max(doubling / 2.0).max(0.0);
         let overflow = (waiting - self.buffer).max(0.0).ceil().min(total - 1.0);
-        // What a sender sends until it hears of a loss: it passes while there is room, and is sent again if not, without another reduction.
+        // What a sender sends until it learns of a loss: it passes while there is room; otherwise it is retransmitted,
+        // without another reduction.
         let besides: f64 = self.flows.iter().map(|flow| flow.besides).sum();
         let passes = besides.min((fills + self.buffer - total + overflow).max(0.0));
         let took = self.rtt.max((total - overflow + passes) / self.rate);
@@ -301,7 +306,8 @@ impl Run {
         let lost = self.shared(overflow + policed, &sent, total);
         let mut arrived = passes;
         for (number, &n) in sent.iter().enumerate().filter(|(_, n)| **n > 0.0) {
-            // What was sent before the first that is lost. A queue that overflows in slow start takes every second one at the end.
+            // What was sent before the first lost segment. A queue that overflows in slow start drops every second one at
+            // the end.
             let until = self.flows[number].until_loss - 1.0;
             let until = if lost[number] > 0.0 { until.min(n - 2.0 * lost[number]) } else { until };
             let at_random = self.lost_at_random(number, n);
@@ -328,19 +334,20 @@ impl Run {
         0.0
     }
 
-    /// What the policer drops of so many segments in a round trip. Each sender's window comes as one train at the line's rate, for a policer
-    /// spaces nothing; the trains come one after another.
+    /// The number of segments that the policer drops of `arriving` segments in a round trip. Each sender's window comes as
+    /// one train at the line's rate, for a policer spaces nothing; the trains come one after another.
     fn policed(&mut self, arriving: f64, took: f64, senders: usize) -> f64 {
         let Some((rate, burst)) = self.policer else { return 0.0 };
         let parts = senders.max(1) as f64;
         let (train, each) = (arriving / parts, took / parts);
-        // Recovery sends half as many in the same time (RFC 6937): after it, trains are as long as the one that was too long.
+        // Recovery sends half as many in the same time (RFC 6937): afterwards trains are as long as the one that was too
+        // long.
         let lasts = (train.max(self.spread) / self.rate).min(each);
         let mut all = 0.0;
         for _ in 0..senders.max(1) {
             let pass = self.tokens + rate * lasts;
             let dropped = (train - pass).max(0.0).floor();
-            // A packet that passes on a part of its tokens owes the rest.
+            // A packet that passes with a part of its tokens owes the rest.
             self.tokens = (pass - train + dropped + rate * (each - lasts)).min(burst);
             all += dropped;
         }
@@ -350,7 +357,8 @@ impl Run {
         all
     }
 
-    /// Who loses what a full queue or a policer drops: about in proportion to what each sent, as it happens; at least one loses.
+    /// Which senders lose what a full queue or a policer drops: about in proportion to what each sent, at random; at least
+    /// one loses.
     fn shared(&mut self, dropped: f64, sent: &[f64], total: f64) -> Vec<f64> {
         if dropped < sent.len() as f64 * 4.0 && sent.len() > 1 {
             let mut lost = vec![0.0; sent.len()];
@@ -385,7 +393,7 @@ impl Run {
         lost
     }
 
-    /// A sender hears of its segments.
+    /// A sender learns the fate of its segments.
     fn heard(&mut self, number: usize, heard: &Heard) {
         let Heard { n, before, lost, took, queue } = *heard;
         let (now, rtt, flow) = (self.now + took, self.rtt, &mut self.flows[number]);
@@ -413,7 +421,7 @@ impl Run {
             return;
         }
         flow.control.on_rtt(&flow.window, (seen * 1e6) as u64, micros(rtt + queue));
-        // What is outstanding counts, not a window that was not used (RFC 5681, section 3.1).
+        // The outstanding data counts, not an unused window (RFC 5681, section 3.1).
         let cwnd = flow.window.cwnd.min(most.saturating_mul(2));
         flow.window.ssthresh = flow.control.on_loss(cwnd).max(2);
         if lost >= n {
@@ -424,13 +432,14 @@ impl Run {
         }
         flow.window.cwnd = flow.window.ssthresh;
         if !was_repairing {
-            // Until it hears of the loss it sends as before, and in recovery so much of the rest as the reduction says (PRR, RFC 6937).
+            // Until the sender learns of the loss it sends as before; in recovery it sends the part of the rest that the
+            // reduction allows (PRR, RFC 6937).
             let before_it_hears = if was_doubling { 2.0 * before } else { before };
             flow.besides = (before_it_hears - before * f64::from(flow.window.cwnd) / n).max(0.0);
         }
     }
 
-    /// The acknowledgements of the segments that were sent before any that is lost.
+    /// The acknowledgements of the segments that were sent before any lost one.
     fn acknowledged(&mut self, number: usize, heard: &Heard) {
         let Heard { n, before, took, queue, .. } = *heard;
         let (rate, rtt, now, most) = (self.rate, self.rtt, self.now, self.most);
@@ -448,7 +457,7 @@ impl Run {
             let at = now + rtt + if is_doubling { train * part } else { took * (part - 1.0) };
             flow.control.on_rtt(&flow.window, (at * 1e6) as u64, micros(rtt + waits));
             let cwnd = flow.window.cwnd;
-            // A window that is not used does not grow; in slow start up to twice what is (is_cwnd_limited of Linux).
+            // An unused window does not grow; in slow start it grows up to twice what is used (is_cwnd_limited of Linux).
             let limits = if cwnd < flow.window.ssthresh { 2.0 * n } else { n.max(f64::from(most)) };
             if f64::from(cwnd) <= limits {
                 flow.control.on_ack(&mut flow.window, upto - told);
@@ -458,7 +467,8 @@ impl Run {
     }
 }
 
-/// What a sender hears of a round trip: of `n` segments the first `before` arrived, and `lost` of the others did not. Times in seconds.
+/// What a sender learns of a round trip: of `n` segments the first `before` arrived, and `lost` of the others did not. Times
+/// in seconds.
 #[derive(Clone, Copy)]
 struct Heard {
     n: f64,

@@ -17,13 +17,13 @@ pub const PAPER_SPLITS: [([u64; 2], f64, u32); 6] = [
     ([10, 40], 13.6, 124),
 ];
 
-/// What S3 set out to reach ("Conclusion"): at least so much at this RTT.
+/// The goal of S3 ("Conclusion"): at least this rate at this RTT.
 pub const PAPER_GOAL: (BitRate, Time) = (BitRate::mbit(50), Time::ms(50));
 
 /// S3's direct transfer over the Internet, and its RTT (tables "position of the proxy"): Yoron to Tokyo, 8 MiB.
 pub const PAPER_DIRECT: (BitRate, Time) = (BitRate(48_200_000), Time(38_600_000));
 
-/// T = window / RTT: the most that one connection carries however fast the line is. `None` for an RTT of 0.
+/// T = window / RTT: the maximum rate of one connection, however fast the line is. `None` for an RTT of 0.
 pub fn window_limit(window: Bytes, rtt: Time) -> Option<BitRate> {
     BitRate::of(window, rtt)
 }
@@ -40,6 +40,6 @@ pub fn paper_gain(legs: u32) -> f64 {
     n - PAPER_LOSS_PER_PROXY * (n - 1.0).max(0.0)
 }
 
-/// The same of ekiden's proxies, whose buffers are not the limit: two legs of 25 ms carry 20 Mbit/s where twice the direct connection is 21
-/// (README, "Try it").
+/// The same for ekiden's proxies, whose buffers are not the limit: two legs of 25 ms carry 20 Mbit/s where twice the direct
+/// connection is 21 (README, "Try it").
 pub const EKIDEN_LOSS_PER_PROXY: f64 = 0.1;

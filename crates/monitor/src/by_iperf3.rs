@@ -10,9 +10,10 @@ use ekiden_units::quantile;
 use crate::config::{Direction, Target};
 use crate::measurement::{Failure, Measured};
 
-/// An iperf3 server serves one client at a time, and between two it does not listen for a moment: it is asked again so often…
+/// The number of attempts. An iperf3 server serves one client at a time, and between two clients it does not listen for a
+/// moment ...
 const TRIES: u32 = 4;
-/// …after so long.
+/// ... and the pause between attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Measures with the iperf3 server at `address`, which is `HOST` or `HOST:PORT`.
@@ -60,7 +61,7 @@ fn may_pass(error: &Error) -> bool {
 fn measured(target: &Target, outcome: &Outcome, mut rtts_us: Vec<u64>) -> Measured {
     let is_sent = target.direction == Direction::Send;
     let streams = || outcome.streams.iter().filter(move |stream| stream.is_sent == is_sent);
-    // Through a SOCKS5 listener, our end sees the way to the listener alone.
+    // Through a SOCKS5 listener, our end sees only the path to the listener.
     let is_direct = target.via.is_none();
     rtts_us.sort_unstable();
     let loaded = quantile::above(&rtts_us, 50);
@@ -70,7 +71,7 @@ fn measured(target: &Target, outcome: &Outcome, mut rtts_us: Vec<u64>) -> Measur
         received_bytes: streams().map(|stream| stream.received_bytes).fold(0, u64::saturating_add),
         duration_us: streams().map(|stream| stream.duration_us).max().unwrap_or_default(),
         rtt_base_us: streams().filter_map(|stream| stream.rtt_min_us).min().filter(|_| is_direct),
-        // Only a sender measures round trips all the time.
+        // Only a sender measures round trips continuously.
         rtt_loaded_us: loaded.filter(|_| is_direct && is_sent),
         retransmits: retransmits.flatten(),
         shares: streams().find_map(|stream| stream.shares).filter(|_| is_direct && target.streams == 1),

@@ -13,7 +13,7 @@ use ekiden_transport::{Prepared, Security};
 
 use crate::{Direction, Failure, Measured, Target};
 
-/// A server that measures for another monitor is asked again: so often, after so long.
+/// The number of attempts, and the pause between them, if a server measures for another monitor.
 const TRIES: u32 = 6;
 const PAUSE: Duration = Duration::from_secs(10);
 
@@ -52,7 +52,7 @@ pub fn by_server(
         received_bit_s: load.goodput_bit_s,
         received_bytes: load.bytes,
         duration_us: load.duration_us,
-        // Probes go all the way, through a listener, too.
+        // Probes pass the whole path, through a listener, too.
         rtt_base_us: us(latency.idle.min_us),
         rtt_loaded_us: us(latency.loaded.p50_us),
         retransmits: Some(load.retransmits).filter(|_| is_direct),

@@ -23,7 +23,7 @@ pub struct Config {
     pub offset: Offset,
     /// The file that holds the history.
     pub history: PathBuf,
-    /// How long measurements are kept; for ever without.
+    /// How long measurements are kept; `None`: for ever.
     pub keep: Option<Time>,
     /// A text file for Prometheus, written after each round.
     pub prometheus: Option<PathBuf>,
@@ -38,7 +38,7 @@ pub struct Config {
 pub enum Offset {
     /// At a random time, drawn for each interval.
     Random,
-    /// So long after the interval's begin.
+    /// At this time after the interval's begin.
     Fixed(Time),
 }
 
@@ -47,15 +47,15 @@ pub enum Offset {
 pub struct Target {
     /// Its name.
     pub name: String,
-    /// Who is at the other end.
+    /// The server at the other end.
     pub server: Server,
     /// The SOCKS5 listener of a node, `HOST:PORT`, that the connections go through; directly without.
     pub via: Option<String>,
-    /// Which way data goes.
+    /// The direction of the data.
     pub direction: Direction,
-    /// A measurement ends when it has moved so many bytes of payload…
+    /// A measurement ends when it has moved this number of bytes of payload …
     pub bytes: Bytes,
-    /// …or after this time.
+    /// … or after this time.
     pub duration: Time,
     /// Connections.
     pub streams: u32,
@@ -94,14 +94,14 @@ impl Config {
         load(file, resolve::parse)
     }
 
-    /// The most payload that a day's rounds move, in bytes: as many as each target's `bytes`.
+    /// The maximum payload of a day's rounds, in bytes: the sum of each target's `bytes`.
     pub fn daily_bytes(&self) -> u64 {
         let round: u128 = self.targets.iter().map(|target| u128::from(target.bytes.0)).sum();
         let day = u128::from(Time::secs(86_400).0);
         u64::try_from(round * day / u128::from(self.interval.0.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// What is to be said before it begins.
+    /// The announcement before it begins.
     pub fn announcement(&self) -> String {
         let (count, noun) = (self.targets.len(), if self.targets.len() == 1 { "target" } else { "targets" });
         let rounds = Time::secs(86_400).0 as f64 / self.interval.0.max(1) as f64;

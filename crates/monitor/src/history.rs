@@ -1,7 +1,8 @@
 //! The history: measurements in one SQLite file.
 //!
-//! A monitor holds the file by a lock of its own (flock) as long as it runs; whoever only reads needs none. Between two writes the
-//! file is whole, and nothing stands beside it; what a writer leaves there that was killed, the next writer undoes.
+//! A monitor holds a lock of its own (flock) on the file as long as it runs; a reader needs none. Between two writes the
+//! file is complete, and no other file stands beside it; if a writer is killed and leaves one, the next writer undoes its
+//! work.
 //!
 //! A file of another program, or of a version that this program does not know, is refused.
 
@@ -22,9 +23,9 @@ mod row;
 const APPLICATION: i32 = 0x656b_644d;
 /// The version of the tables (PRAGMA user_version).
 const VERSION: i32 = 1;
-/// How long a writer waits for readers, and a reader for the writer.
+/// The timeout of a writer that waits for readers, and of a reader that waits for the writer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What every SQLite file begins with.
+/// The first bytes of every SQLite file.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
 const TABLES: &str = "
@@ -65,7 +66,7 @@ pub struct History {
     file: PathBuf,
 }
 
-/// How often a target was measured since the history began, also what was deleted since.
+/// How often a target was measured since the history began, including deleted measurements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tally {
     /// The target's name.
@@ -122,7 +123,7 @@ impl HistoryErrorKind {
             Some(ErrorCode::DiskFull) => Self::Full,
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(ErrorCode::NotADatabase) => Self::NotSqlite,
-            // To read what a journal stands beside, it would have to be written first.
+            // To read the file, the journal beside it would first have to be written into it.
             Some(ErrorCode::ReadOnly) => Self::Unfinished,
             _ => match error {
                 rusqlite::Error::SqliteFailure(_, Some(message)) => Self::Sqlite(one_line(message)),
@@ -140,12 +141,12 @@ fn one_line(text: &str) -> String {
 }
 
 impl HistoryError {
-    /// Whether it may go on later: the disk is full, or another program holds the file for a while.
+    /// Whether it may work later: the disk is full, or another program holds the file for a while.
     pub fn may_pass(&self) -> bool {
         !matches!(self.kind, HistoryErrorKind::Gone)
     }
 
-    /// Whether the file or its disk is not to be had now. A later start may succeed with the same configuration.
+    /// Whether the file or its disk is unavailable now. A later start may succeed with the same configuration.
     pub fn is_lack(&self) -> bool {
         matches!(
             self.kind,
@@ -225,7 +226,7 @@ impl History {
         transaction.commit()
     }
 
-    /// Deletes what began before this time, in milliseconds since 1970, and says how many measurements that were.
+    /// Deletes measurements that began before this time, in milliseconds since 1970, and returns how many they were.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -269,7 +270,7 @@ impl History {
         read().map_err(|error| self.failed(&error))
     }
 
-    /// Fails if the file that is open is not the one that has the name any more: what is written there, nobody would find.
+    /// Fails if the open file no longer has its name: nobody would find what is written there.
     fn check_place(&self) -> Result<(), HistoryError> {
         let Some(lock) = &self.lock else { return Ok(()) };
         let place = |data: std::fs::Metadata| (data.dev(), data.ino());
@@ -285,7 +286,7 @@ impl History {
         HistoryError { file: self.file.clone(), kind: HistoryErrorKind::of(error) }
     }
 
-    /// As if the disk had room for so many pages only, of 4096 bytes each.
+    /// Limits the file to `pages` pages of 4096 bytes, like a full disk.
     #[cfg(test)]
     pub(crate) fn limit_pages(&self, pages: u32) {
         let set = self.connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()));
@@ -320,7 +321,7 @@ fn connect(file: &Path, flags: OpenFlags) -> Result<Connection, HistoryErrorKind
     let set_up = || {
         let connection = Connection::open_with_flags(file, flags)?;
         connection.busy_timeout(PATIENCE)?;
-        // A file that others have made may try to be more than data.
+        // A file made by others may contain more than data.
         connection.pragma_update(None, "trusted_schema", false)?;
         Ok(connection)
     };

@@ -12,7 +12,7 @@ use crate::measurement::Measurement;
 /// Hours of a day.
 pub const HOURS: usize = 24;
 
-/// Where the hours of a day are those of the clock.
+/// The time zone of the hours of a day.
 #[derive(Debug, Clone)]
 pub struct Zone(TimeZone);
 

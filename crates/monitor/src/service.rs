@@ -122,7 +122,7 @@ impl Service {
         }
     }
 
-    /// Whoever sends [`Event::Stop`] here ends it.
+    /// Sending [`Event::Stop`] here ends it.
     pub fn events(&self) -> Sender<Event> {
         self.sender.clone()
     }
@@ -224,7 +224,7 @@ impl Service {
         let work = move || {
             let result = catch_unwind(AssertUnwindSafe(|| measure(&copy)));
             let result = result.unwrap_or_else(|_| Err(Failure("this program failed; its log says how".into())));
-            // If nobody waits any more, nobody misses it.
+            // If there is no receiver any more, the event is not missed.
             let _ = sender.send(Event::Done(number, result));
         };
         thread::Builder::new().name("measurement".into()).spawn(work).map_err(EndError::System)?;

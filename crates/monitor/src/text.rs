@@ -6,7 +6,7 @@ use crate::gain::gains;
 use crate::hours::{ByHour, HOURS, Quartiles, Zone, by_hour};
 use crate::measurement::{Measurement, digits, mbit};
 
-/// Two tables of so many columns at most: each target over all hours, and each hour of the day.
+/// Two tables of at most `columns` columns: each target over all hours, and each hour of the day.
 pub fn to_text(measurements: &[Measurement], zone: &Zone, columns: Option<usize>) -> String {
     let (Some(first), Some(last)) = (measurements.first(), measurements.last()) else {
         return "no measurements\n".into();
@@ -61,7 +61,7 @@ fn hours(targets: &[ByHour]) -> Table {
     table
 }
 
-/// What the file has goes to a terminal.
+/// The file's content goes to a terminal.
 fn plain(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
 }

@@ -1,4 +1,4 @@
-//! Connections that a thread of their own serves: connecting within a time, and moving bytes that nobody looks at.
+//! Connections that a thread of their own serves: connecting within a time, and moving bytes without looking at them.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -15,7 +15,7 @@ pub fn addresses(place: &HostPort) -> io::Result<Vec<SocketAddr>> {
     Ok((place.host.bare().as_str(), place.port).to_socket_addrs()?.collect())
 }
 
-/// Why nothing can listen there; in words for whoever wrote it.
+/// Why nothing can listen there; in words for the author of the address.
 #[derive(Debug, thiserror::Error)]
 pub enum ListeningError {
     /// It is no address of this host with a port.

@@ -3,10 +3,11 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a start waits for all of it together. Then it fails, and whoever starts programs may start it again.
+/// The timeout of a start for all of it together. Then the start fails, and the service manager may start the program again.
 pub const LONGEST: Duration = Duration::from_secs(5);
 
-/// How often it is tried. Whoever connects between the end of one process and the beginning of the next is refused.
+/// The interval between attempts. Clients that connect between the end of one process and the beginning of the next are
+/// refused.
 const LOOK: Duration = Duration::from_millis(5);
 /// How often what takes longer is tried, such as reading a configuration.
 pub const LOOK_ANEW: Duration = Duration::from_millis(200);

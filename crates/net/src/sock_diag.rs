@@ -30,7 +30,7 @@ const CONNECTED: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 const HEADER: usize = 16;
 const REQUEST: usize = 56;
 const MESSAGE: usize = 72;
-/// More than the kernel puts into one answer, which is 32 KiB.
+/// More than the longest answer of the kernel, which is 32 KiB.
 const ANSWER_MOST: usize = 1 << 16;
 
 /// Asks the kernel about TCP sockets.
@@ -52,7 +52,7 @@ pub struct TcpSocket {
     pub uid: u32,
     /// The number of its file, as in `/proc/PID/fd`; 0 if no program has it any more.
     pub inode: u32,
-    /// The kernel's number of it, which no other socket has until the next start.
+    /// The kernel's identifier of it, which no other socket has until the next boot.
     pub cookie: u64,
     /// Its congestion control.
     pub congestion: String,
@@ -72,10 +72,10 @@ pub enum Error {
     /// The kernel's answer contradicts itself.
     #[error("cannot list TCP sockets: the kernel's answer is not understood: {0}")]
     Malformed(&'static str),
-    /// A process that is not there.
+    /// There is no such process.
     #[error("there is no process {0}")]
     NoProcess(u32),
-    /// A process whose sockets cannot be seen.
+    /// The sockets of the process cannot be seen.
     #[error("cannot see the sockets of process {pid}: {source}")]
     Process {
         /// Its id.
@@ -142,7 +142,7 @@ pub fn sockets_of(pid: u32) -> Result<BTreeSet<u32>, Error> {
     let targets = files.flatten().filter_map(|file| fs::read_link(file.path()).ok());
     let inodes = targets.filter_map(|target| {
         let number: u64 = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
-        // inet_diag tells its lower half.
+        // inet_diag reports its lower half.
         Some(number as u32)
     });
     Ok(inodes.collect())
@@ -179,7 +179,7 @@ fn read(answer: &[u8], sequence: u32, found: &mut Vec<TcpSocket>) -> Result<bool
         let (kind, payload) = (message.message_type(), message.payload());
         let aligned = (message.length() as usize).next_multiple_of(4);
         rest = rest.get(aligned..).unwrap_or_default();
-        // What is left of a request that was given up.
+        // The rest of an answer to a request that was given up.
         if message.sequence_number() != sequence {
             continue;
         }
@@ -197,7 +197,7 @@ fn read(answer: &[u8], sequence: u32, found: &mut Vec<TcpSocket>) -> Result<bool
     Ok(true)
 }
 
-/// The socket that a message tells about; `None` if it is not known what state it is in, as of one that is all but gone.
+/// The socket in a message; `None` if its state is unknown, as of a socket that is nearly closed.
 fn socket_of(message: &[u8]) -> Result<Option<TcpSocket>, Error> {
     let (head, attributes) =
         message.split_first_chunk::<MESSAGE>().ok_or(Error::Malformed("a socket's message is too short"))?;
@@ -246,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    /// A message of a socket with a state of so many bytes.
+    /// A message about a socket, with a state of `info` bytes.
     fn message(sequence: u32, info: usize) -> Vec<u8> {
         let length = HEADER + MESSAGE + 4 + info;
         let mut bytes = Vec::new();

@@ -176,8 +176,8 @@ fn listen_on(socket: Socket, address: SocketAddr, only_v6: bool) -> Result<TcpLi
     Ok(socket.into())
 }
 
-/// Fails if someone already listens on `address`. With SO_REUSEPORT alone, the port would silently be shared with another
-/// process of the same user. Does not listen itself: whoever connected in that moment would be reset.
+/// Fails if another program listens on `address`. With SO_REUSEPORT alone, the port would silently be shared with another
+/// process of the same user. Does not listen itself: a client that connected at that moment would be reset.
 pub fn ensure_free(address: SocketAddr, only_v6: bool) -> Result<(), SocketError> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -348,7 +348,7 @@ pub fn unsent(socket: &impl AsFd) -> u64 {
     queued(socket, SIOCOUTQNSD).unwrap_or_default()
 }
 
-/// How many bytes have come on a TCP connection that nobody has read; 0 if the kernel does not say.
+/// The number of bytes that have arrived on a TCP connection and were not read; 0 if the kernel does not say.
 pub fn unread(socket: &impl AsFd) -> u64 {
     queued(socket, libc::FIONREAD as _).unwrap_or_default()
 }

@@ -216,7 +216,7 @@ fn share(others: usize) -> usize {
     left.checked_ilog2().map_or(LEAST_BYTES, |power| (1 << power).clamp(LEAST_BYTES, PIPE_BYTES))
 }
 
-/// The bytes that all pipes of a user may have before the kernel gives new ones next to nothing. Where there is no limit, the
+/// The bytes that all pipes of a user may have before the kernel gives new ones next to nothing. If there is no limit, the
 /// kernel's default.
 fn quota() -> usize {
     const USUAL_PAGES: usize = 16384;

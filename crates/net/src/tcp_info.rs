@@ -39,7 +39,7 @@ pub fn tcp_info_with_memory(socket: &impl AsFd) -> io::Result<TcpInfo> {
     Ok(with_memory(info, memory))
 }
 
-/// As many as are used of `SK_MEMINFO_…` in linux/sock_diag.h.
+/// The number of used values of `SK_MEMINFO_…` in linux/sock_diag.h.
 pub(crate) const MEMORY_NUMBERS: usize = 6;
 const SEND_BUFFER: usize = 3;
 const SEND_QUEUED: usize = 5;
@@ -83,7 +83,7 @@ impl From<&Raw> for TcpInfo {
             data_segments_in: raw.data_segs_in,
             out_of_order_segments: raw.rcv_ooopack,
             is_application_limited: raw.state_and_flags[APPLICATION_LIMITED_AT] & 1 != 0,
-            // The kernel goes on counting what a connection that was reset has not sent.
+            // After a reset the kernel still counts unsent data.
             unsent_bytes: if raw.state_and_flags[0] == CLOSED { 0 } else { raw.notsent_bytes },
             send_memory_bytes: 0,
             send_memory_most_bytes: 0,

@@ -51,7 +51,7 @@ impl<T> WatchedSockets<T> {
     pub fn each(&self, mut at: impl FnMut(u64, &mut T, BorrowedFd<'_>)) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (number, (fd, kept)) in &mut all.sockets {
-            // SAFETY: the descriptor is open: whoever watches it borrows the socket, and ceases to under this lock.
+            // SAFETY: the descriptor is open: the watcher borrows the socket, and stops watching under this lock.
             at(*number, kept, unsafe { BorrowedFd::borrow_raw(*fd) });
         }
     }

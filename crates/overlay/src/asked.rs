@@ -1,4 +1,4 @@
-//! Which nodes are asked what they know, and how often.
+//! Which nodes are asked what they know, and at which intervals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use ekiden_units::Time;
 use crate::known::Known;
 use crate::path::Path;
 
-/// The nodes on a path in use are asked so often ...
+/// The interval at which the nodes on a path in use are asked ...
 pub(crate) const ASKED_IN_USE: Time = Time::secs(2);
-/// ... and the others that may be on one.
+/// ... and that of the other nodes that may be on one.
 pub(crate) const ASKED_OTHERS: Time = Time::secs(30);
-/// Others' wishes hold for so long.
+/// How long another node's wish for paths to a node holds.
 const WANTED: Time = Time::secs(60);
-/// Where others want paths to a node, it is asked if its round trip is not known, or was last seen so long ago.
+/// A node to which others want paths is asked if its round trip is not known, or was last seen at least this long ago.
 const ASKED_FOR_OTHERS: Time = Time::secs(300);
 /// How many of the nodes that are on no path in use are asked at a time.
 const OTHERS: usize = 4;
@@ -42,7 +42,7 @@ impl Asked {
         self.wanted_by_others.extend(wanted.map(|name| (name.clone(), now)));
     }
 
-    /// The nodes to ask now: of those in use, and of the others, each with its period.
+    /// The nodes to ask now: those in use, and the others, each group at its interval.
     pub fn due(
         &mut self,
         known: &Known,
@@ -66,7 +66,7 @@ impl Asked {
         };
         let mut to: Vec<String> =
             in_use.into_iter().filter(|name| is_due(name, ASKED_IN_USE)).map(String::from).collect();
-        // Those first that were asked the longest ago: none waits for ever behind others that know nothing.
+        // Those first that were asked the longest ago: no node waits for ever behind others that know nothing.
         let due = others.into_iter().filter(|(name, period)| is_due(name, *period));
         let mut due: Vec<_> = due.map(|(name, _)| (asked.get(name).copied(), name)).collect();
         due.sort();

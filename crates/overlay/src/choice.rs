@@ -1,35 +1,35 @@
-//! Which of the paths is taken: the one before, unless another is better for a while, or that one has broken down.
+//! Which of the paths is taken: the one before, unless another is better for a while, or the one before has broken down.
 //!
-//! By how much another must be better, and for how long, is decided here.
+//! This module decides by how much another must be better, and for how long.
 
 use ekiden_units::Time;
 use serde::Serialize;
 
 use crate::path::{Candidate, Class, Path, Wanted};
 
-/// A rival takes less than this part of the time that the path in use takes ...
+/// A rival must take less than this part of the time that the path in use takes ...
 const BETTER_PART: f64 = 0.9;
-/// ... and is faster by at least so much ...
+/// ... be faster by at least this time ...
 const BETTER_BY: Time = Time::ms(5);
-/// ... for so long.
+/// ... and be so for at least this time.
 const FOR: Time = Time::secs(30);
-/// A rival that takes less than this part is taken at once: the path in use has broken down.
+/// If a rival takes less than this part of the time, the path in use has broken down, and the rival is taken at once.
 const BROKEN_PART: f64 = 0.5;
-/// So it has if it takes so many times what it took at its best lately; then any rival that is better is taken at once, and one stream in
-/// [`FIRST_TRIES`] tries what may be better.
+/// The path in use has also broken down if its time is at least this multiple of its best time lately. Then any rival that
+/// is better is taken at once, and the part [`FIRST_TRIES`] of the streams tries what may be better.
 const BROKEN_TIMES: f64 = 3.0;
-/// What it took at its best counts as twice as much after so long.
+/// The time in seconds in which the remembered best time of the path doubles, as it grows old.
 const BEST_DOUBLES_S: f64 = 600.0;
-/// Of paths that are as fast as the best but for this part, one is drawn, so that nodes do not all run to one relay.
+/// One of the paths within this part of the best is drawn, so that nodes do not all choose the same relay.
 const NEAR_PART: f64 = 0.03;
-/// One stream in so many tries a path that may be better by [`HOPED_PART`] than what is known ...
+/// The part of streams that try a path that may be better by [`HOPED_PART`] than what is known ...
 const TRIES: f64 = 1.0 / 10.0;
-/// ... and one in so few until so many have.
+/// ... and the greater part that holds for the first `FIRST` tries.
 const FIRST_TRIES: f64 = 1.0 / 3.0;
 const FIRST: u64 = 8;
-/// A path that was tried is not tried again for so long: what it gave has to be heard first.
+/// The interval before the path that was tried last is tried again: what it gave has to be heard first.
 const TRIED: Time = Time::secs(10);
-/// By how much that has to be.
+/// The factor by which a path must promise to be better to be tried.
 const HOPED_PART: f64 = 1.1;
 
 /// Why a path is taken.
@@ -57,9 +57,9 @@ pub struct Choice {
     /// Since when it is in use, and why it was taken.
     since: Time,
     why: Option<Why>,
-    /// What it took at its best lately, and when that was.
+    /// The time it took at its best lately, and when that was.
     best: Option<(Time, Time)>,
-    /// Since when another has been better.
+    /// Since when a rival has been better.
     rivalled: Option<Time>,
     /// How often the path has changed.
     changes: u64,
@@ -69,7 +69,7 @@ pub struct Choice {
 }
 
 impl Why {
-    /// Whether another path is in use by it than before.
+    /// Whether another path than before comes into use by this decision.
     pub fn is_change(self) -> bool {
         !matches!(self, Self::Kept | Self::Tried)
     }
@@ -125,7 +125,7 @@ impl Choice {
             return Some((tried, Why::Tried));
         }
         let Some(least) = takes(best) else {
-            // Of none a rate is known: the direct path, if there is one.
+            // No rate is known for any path: the direct one, if there is one.
             let direct = candidates.iter().find(|of| of.path.relays().is_empty());
             return Some(match incumbent {
                 Some(incumbent) => (incumbent, Why::Kept),
@@ -134,7 +134,7 @@ impl Choice {
         };
         let within =
             |of: &&Candidate| takes(of).is_some_and(|time| time.0 as f64 <= least.0 as f64 * (1.0 + NEAR_PART));
-        // Of those the cheaper, and of these the shorter.
+        // Of those the cheaper, and of equally cheap ones the shorter.
         let rank = |of: &&Candidate| (price(of, wanted), of.path.0.len());
         let less = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
         let near: Vec<_> = candidates.iter().take_while(within).collect();
@@ -142,7 +142,7 @@ impl Choice {
         let near: Vec<_> = near.into_iter().filter(|of| less(&rank(of), &lowest).is_eq()).collect();
         let drawn = near[((part * near.len() as f64) as usize).min(near.len() - 1)];
         let Some(incumbent) = incumbent else { return Some(self.take(drawn, now)) };
-        // Of the one in use no rate is known yet: it is not left for that.
+        // No rate is known yet for the path in use: that is no reason to leave it.
         let Some(time) = takes(incumbent) else { return Some((incumbent, Why::Kept)) };
         let is_better = (least.0 as f64) < time.0 as f64 * BETTER_PART && least + BETTER_BY < time;
         if !is_better {
@@ -159,7 +159,7 @@ impl Choice {
         }
     }
 
-    /// Where none was in use, or the one in use is there no more.
+    /// Takes a path when none was in use, or the one in use no longer exists.
     fn take<'a>(&mut self, candidate: &'a Candidate, now: Time) -> (&'a Candidate, Why) {
         let why = if self.path.is_some() { Why::Failed } else { Why::First };
         self.change(candidate, why, now)
@@ -172,7 +172,7 @@ impl Choice {
         (candidate, why)
     }
 
-    /// Whether the path in use takes much longer than lately, if it takes so long now.
+    /// Whether `time`, which the path in use takes now, is much longer than its best time lately.
     fn has_broken(&mut self, time: Time, now: Time) -> bool {
         let grown = |(best, at): (Time, Time)| best.0 as f64 * (now.since(at).as_secs() / BEST_DOUBLES_S).exp2();
         let best = self.best.map_or(f64::INFINITY, grown);
@@ -189,7 +189,8 @@ fn price(of: &Candidate, wanted: &Wanted<'_>) -> f64 {
     prices.sum()
 }
 
-/// The path that may be the best, if it may be better than what is known, and something is known. `last` was tried a moment ago.
+/// The path that may be the best, if it may be better than what is known, and something is known. `last` was tried a moment
+/// ago.
 fn tried<'a>(candidates: &'a [Candidate], wanted: &Wanted<'_>, last: Option<&Path>) -> Option<&'a Candidate> {
     let best = candidates.iter().map(|of| of.sure).max().filter(|sure| sure.0 > 0 && wanted.class == Class::Bulk)?;
     let hoped = candidates.iter().filter(|of| last != Some(&of.path)).max_by_key(|of| of.hoped)?;
@@ -258,7 +259,7 @@ mod tests {
         let with = |direct: f64| vec![candidate("a", direct, 100), candidate("b a", 5.0, 100)];
         assert_eq!(chosen(&mut choice, with(10.0), 0), ("a".into(), Why::First));
         assert_eq!(chosen(&mut choice, with(1.0), 1), ("b → a".into(), Why::Slow));
-        // It is not run back to while it is only as good.
+        // Streams do not return to it while it is only equally good.
         assert_eq!(chosen(&mut choice, with(5.2), 2), ("b → a".into(), Why::Kept));
         assert_eq!(chosen(&mut choice, vec![candidate("a", 1.0, 100)], 3), ("a".into(), Why::Failed));
         assert_eq!(choice.current().unwrap().2, Why::Failed);
@@ -312,7 +313,7 @@ mod tests {
             (of.path.to_string(), why)
         };
         assert_eq!(with(0.9, 0), ("a".into(), Why::First));
-        // More at first, but none again until what it gave may be known.
+        // More at first, but none again until the result may be known.
         assert_eq!(with(0.3, 1), ("b → a".into(), Why::Tried));
         assert_eq!(with(0.3, 2), ("a".into(), Why::Kept));
         (1..8).for_each(|try_| assert_eq!(with(0.3, 20 * try_), ("b → a".into(), Why::Tried)));

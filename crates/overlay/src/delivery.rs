@@ -1,43 +1,43 @@
-//! What a stream says of the nodes in between: what its entry has sent and got, held against its exit's receipts.
+//! What a stream says about the nodes in between: what its entry has sent and received, compared with its exit's receipts.
 //!
-//! Both ends count what they read of each direction, and its end as one more byte. So both counts are exact, and a node that keeps the last
-//! byte back is seen as one that keeps all of them.
+//! Both ends count what they read of each direction, and its end as one more byte. So both counts are exact, and a node that
+//! keeps the last byte back is detected as one that keeps all of them.
 
 use ekiden_units::Time;
 
 use crate::receipt::{End, Receipt};
 
-/// A stream is asked about when it is so old ...
+/// The age at which the exit is first asked about a stream.
 const FIRST: Time = Time::secs(1);
-/// ... and again after so long and four round trips, then after twice as long each time, up to the second.
+/// The interval until the next question, besides four round trips. It doubles each time, up to `AGAIN_MOST`.
 const AGAIN: Time = Time::secs(2);
 const AGAIN_MOST: Time = Time::secs(64);
-/// What waits on a path that moves fewer bytes in a second is held back.
+/// The threshold in bytes per second: what waits on a path that moves less is held back.
 const LEAST_BYTES_S: f64 = 1024.0;
-/// A stream that has stood still for so long may have been broken off by a limit of a node in between.
+/// A stream that has stood still for at least this time may have been broken off by a limit of a node in between.
 const STOOD_STILL: Time = Time::secs(5);
-/// Where the exit cannot be asked, a stream on which nothing has come for so long is silent.
+/// If the exit cannot be asked, a stream is silent when nothing has come on it for this time.
 const SILENT: Time = Time::secs(2);
 /// What the entry counts as the end of a direction.
 const END: u64 = 1;
 
-/// What the entry has of a stream. The end of a direction counts as one byte.
+/// The entry's counts of a stream. The end of a direction counts as one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Bytes that the client has sent; `None` if the stream does not carry what the client says as it is.
+    /// Bytes that the client has sent; `None` if the stream does not carry them unchanged.
     pub sent: Option<u64>,
     /// Bytes that have come for the client. Where `sent` is not known: whether any have.
     pub got: u64,
-    /// Whether the end of what comes has come.
+    /// Whether the end of the direction towards the client has come.
     pub has_got_end: bool,
-    /// Whether the client does not take what there is for it.
+    /// Whether the client does not read the data that is there for it.
     pub is_full: bool,
     /// For how long nothing has moved.
     pub still: Time,
 }
 
 impl Counts {
-    /// Whether nothing but its end has come for something that the client has sent.
+    /// Whether the client has sent something and only the end has come back.
     pub fn is_hollow(&self) -> bool {
         self.has_got_end && self.got == END && self.sent.is_some_and(|sent| sent > END)
     }
@@ -69,7 +69,8 @@ pub enum Verdict {
     Came,
     /// Nothing came for what was sent, and the exit could not be asked why.
     Silent,
-    /// One has ended without anything for what was sent, and the exit could not be asked whether that was its destination's word.
+    /// One has ended without any answer to what was sent, and the exit could not be asked whether the destination had ended
+    /// it so.
     Hollow,
 }
 
@@ -137,7 +138,7 @@ impl Delivery {
         }
     }
 
-    /// Takes the exit's answer while the stream runs. `None` says nothing of the path.
+    /// Takes the exit's answer while the stream runs. Returns `None` if it says nothing about the path.
     pub fn answered(&mut self, receipt: Option<Receipt>, remembers: Time, now: Time) -> Option<Verdict> {
         let (at, counts) = self.asked.take()?;
         let Some(receipt) = receipt else { return unknown(self.begun, remembers, now, Verdict::HeldBack) };
@@ -158,14 +159,15 @@ impl Delivery {
     ) -> Option<Verdict> {
         let Some(receipt) = receipt else { return unknown(self.begun, remembers, now, Verdict::HeldBack) };
         let (is_done, has_come) = (receipt.end == Some(End::Done), counts.got >= receipt.from_host);
-        // What the exit has had by its own end is all that it will have.
+        // By its own end the exit has received all that it will ever receive.
         let is_cut = is_done && ended == Ended::Done && counts.sent.is_some_and(|sent| receipt.to_host < sent);
         let is_short = counts.sent.is_some() && counts.has_got_end && !has_come;
         let is_stuck = ended != Ended::Done && is_stuck(counts, &receipt, pause(self.rtt));
         if is_invented(counts, &receipt) || is_short || is_cut || is_stuck {
             return Some(Verdict::HeldBack);
         }
-        // Its destination may have broken it off when both ends had been read, and the last was not said yet.
+        // The destination may have broken the stream off when both ends had been read, and the last one was not passed on
+        // yet.
         let by_exit = receipt.end == Some(End::Exit) || is_done && counts.got.saturating_add(END) >= receipt.from_host;
         match ended {
             Ended::Leg if by_exit || counts.still >= STOOD_STILL => None,
@@ -181,8 +183,8 @@ impl Delivery {
 }
 
 impl Attempt {
-    /// Takes the exit's answer. Where it had the request in time and has not answered it either, or as the path says, the destination is the
-    /// cause, such as one of several hosts behind a balancer that is down.
+    /// Takes the exit's answer. If the exit received the request in time and has not answered it either, or has answered as
+    /// the path did, the cause is the destination: perhaps one of several hosts behind a balancer is down.
     pub fn answered(&self, receipt: Option<Receipt>, remembers: Time, now: Time) -> Option<Verdict> {
         let why = if self.was_refused { Verdict::HeldBack } else { Verdict::BrokenOff };
         let Some(receipt) = receipt else { return unknown(self.begun, remembers, now, why) };
@@ -195,24 +197,24 @@ impl Attempt {
     }
 }
 
-/// In so long everything that was under way has come.
+/// The time in which everything under way has arrived.
 fn pause(rtt: Time) -> Time {
     AGAIN + Time(rtt.0.saturating_mul(4))
 }
 
-/// The exit does not know a stream that a node in between has taken.
+/// The exit does not know a stream that a node in between has accepted.
 fn unknown(begun: Time, remembers: Time, now: Time, verdict: Verdict) -> Option<Verdict> {
     (remembers > now.since(begun)).then_some(verdict)
 }
 
-/// Whether more has come than the destination has sent. The exit has counted later than the entry. What it passes on after a stream was
-/// broken off, it does not count.
+/// Whether more has come than the destination has sent. The exit has counted later than the entry. It does not count what it
+/// passes on after a stream was broken off.
 fn is_invented(counts: &Counts, receipt: &Receipt) -> bool {
     let is_counted = matches!(receipt.end, None | Some(End::Done));
     is_counted && counts.sent.is_some() && counts.got > receipt.from_host
 }
 
-/// Whether something has not come, and nothing has moved for so long at both ends that it should have.
+/// Whether something has not come although nothing has moved at either end for `pause`, in which it should have.
 fn is_stuck(counts: &Counts, receipt: &Receipt, pause: Time) -> bool {
     let is_still = counts.still >= pause && receipt.still_s >= pause.as_secs();
     let misses_up = counts.sent.is_some_and(|sent| sent > receipt.to_host);
@@ -225,8 +227,8 @@ fn has_all(counts: &Counts, receipt: &Receipt) -> bool {
     receipt.from_host > 0 && counts.got >= receipt.from_host
 }
 
-/// What two looks at a stream say, the pause between which is long enough for all that was under way at the first to have come by the
-/// second.
+/// What two looks at a stream say. The pause between them is long enough for all that was under way at the first look to
+/// arrive by the second.
 fn between((then, had, said): (Time, Counts, Receipt), (now, has, says): (Time, Counts, Receipt)) -> Option<Verdict> {
     let is_slow =
         |before: u64, after: u64| (after.saturating_sub(before) as f64) < LEAST_BYTES_S * now.since(then).as_secs();
@@ -234,7 +236,7 @@ fn between((then, had, said): (Time, Counts, Receipt), (now, has, says): (Time, 
     let misses_up = had.sent.is_some_and(|sent| sent > says.to_host);
     let is_held_up = misses_up && is_slow(said.to_host, says.to_host) && !said.is_full && !says.is_full;
     let misses_down = said.from_host > has.got;
-    // The exit has done with it, and the end does not come. What goes to it goes nowhere.
+    // The exit is finished with the stream, and the end does not come. What is sent to the exit is lost.
     let is_over = said.end.is_some();
     let is_kept_open = is_over && (has.sent.is_some() || has.got == 0);
     let is_held_down = (misses_down || is_kept_open) && is_slow(had.got, has.got) && is_taken;

@@ -1,15 +1,16 @@
-//! What a stream says of the nodes in between: whether what came is what they had told.
+//! What a stream says about the nodes in between: whether its rate is the rate that they had told.
 //!
-//! When a stream has run long enough to say so is decided here.
+//! This module decides when a stream has run long enough to say so.
 
 use ekiden_units::{BitRate, Time};
 
 use crate::known::ENOUGH;
 use crate::path::{Class, Path};
 
-/// A stream is judged after so long, or at its end ...
+/// The age at which a stream is judged, if it has not ended before ...
 const AFTER: Time = Time::secs(6);
-/// ... if it has run for so long, and both so many of the path's round trips later: one that ends in slow start says nothing.
+/// ... and the least age if it has ended. Both ages count from `ROUNDS` round trips of the path after the stream's
+/// beginning: a stream that ends in slow start says nothing.
 const LEAST: Time = Time::secs(3);
 const ROUNDS: u64 = 12;
 
@@ -49,9 +50,10 @@ impl Judged {
         self.most_bit_s = self.most_bit_s.max(bit_s);
     }
 
-    /// What part came of what the nodes in between were believed to give, for [`crate::known::Known::judge`]. Once in a stream's time.
-    /// Where nothing was known of the path, the part of what the direct path is known to give. `None` if it says nothing: it is short or for
-    /// answers, no node is in between, or it got less than was expected, but no less than the direct path is known to give.
+    /// The part that came of the rate that the nodes in between were believed to give, for [`crate::known::Known::judge`].
+    /// Returned once in the life of a stream. If nothing was known of the path, the part of what the direct path is known to
+    /// give. `None` if the stream says nothing: it is short, or interactive, or no node is in between, or it got less than
+    /// expected but not less than the direct path is known to give.
     pub fn says(&mut self, taken: &Taken, is_over: bool, now: Time) -> Option<f64> {
         let least = if is_over { LEAST } else { AFTER };
         if self.is_done || now.since(self.begun) < least + Time(taken.rtt.0.saturating_mul(ROUNDS)) {

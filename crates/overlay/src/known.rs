@@ -1,6 +1,6 @@
-//! What a node knows of all legs: its own by its own connections, those of others by what they tell.
+//! What a node knows of all legs: of its own by its own connections, of those of others by what they tell.
 //!
-//! How far others are believed is their credit: streams that got less than was told lower it, and time raises it.
+//! A node's credit is how far it is believed: streams that got less than was told lower it, and time raises it.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,25 @@ use ekiden_units::{BitRate, Bytes, Time};
 use crate::leg::{Holds, Leg, Look, RATE_HOLDS, RTT_HOLDS, SHUNNED};
 use crate::told::{LEGS_MOST, TOLD_FORMAT, Told, ToldLeg};
 
-/// The credit of a node that told too much doubles in so long, so that it is tried again.
+/// The time in seconds in which the credit of a node that told too much doubles, so that it is tried again.
 const CREDIT_DOUBLES_S: f64 = 600.0;
-/// A leg without losses and with the windows of today's hosts carries so much in a round trip.
+/// The window that is assumed for a leg without losses between today's hosts: it carries this many bytes in a round trip.
 const HOPED_WINDOW: Bytes = Bytes::mib(1);
-/// One stream that got less leaves this part of the credit of the nodes in between at least: it may have been another's fault.
+/// The least part of its credit that a node in between keeps when one stream got less: another node may have been the cause.
 const CREDIT_FALLS: f64 = 0.2;
-/// What others beside it may leave a stream, this part or more, costs little: the node has told what was so.
+/// A stream that gets at least the part `SHARED` lowers the credit only to `CREDIT_SAGS` of what it was: other streams
+/// beside it may leave it no more, and then the node has told the truth.
 const SHARED: f64 = 0.25;
 const CREDIT_SAGS: f64 = 0.9;
-/// One that got more makes it so much greater at most.
+/// The maximum factor by which one stream that got more raises the credit.
 const CREDIT_RISES: f64 = 2.0;
-/// A stream that gets so much of what was believed got it, and one that gets less than this of what the direct path is known to give
-/// should have taken that one.
+/// A stream that gets this part of the believed rate counts as having got it. One that gets less than this part of what the
+/// direct path is known to give should have taken the direct path.
 pub(crate) const ENOUGH: f64 = 0.8;
-/// No credit is less: with it, the most that can be told is nothing.
+/// The least credit: with it, the greatest rate that can be told counts as nothing.
 const CREDIT_LEAST: f64 = 1e-9;
 
-/// A leg of which nothing holds: as far away as can be told, so that no path over it seems short.
+/// A leg of which nothing is known: with the longest round trip that can be told, so that no path over it seems short.
 const NOTHING: Holds = Holds { rtt: Time::secs(60), rate: None, carried: BitRate(0), loss: 0.0, age: Time(0) };
 
 /// What is known of all legs.
@@ -62,16 +63,16 @@ impl Known {
         self.own.entry(to.into()).or_default().see(look, now);
     }
 
-    /// A connection to a node did not come about, or broke, or nothing moves on it.
+    /// A connection to a node failed to open, or broke, or nothing moves on it.
     pub fn fail(&mut self, to: &str, now: Time) {
         self.own.entry(to.into()).or_default().fail(now);
     }
 
-    /// Takes what another node tells. Of legs that it does not name now, what it told before goes on.
+    /// Takes what another node tells. What it told before of legs that it does not name now still holds.
     pub fn hear(&mut self, told: Told, now: Time) {
         let heard = self.told.entry(told.node).or_default();
         (heard.load, heard.at) = (told.load, now);
-        // Whoever always names others holds no more than this.
+        // A node that always names other legs is stored with no more than this.
         if heard.legs.len() > LEGS_MOST {
             heard.legs.clear();
         }
@@ -79,12 +80,12 @@ impl Known {
         heard.legs.retain(|_, (leg, at)| leg.holds(now.since(*at)).age <= RATE_HOLDS);
     }
 
-    /// Whether this node's leg to another has failed a short while ago, and nothing has come about on it since.
+    /// Whether this node's leg to another has failed a short while ago, and nothing has succeeded on it since.
     pub fn is_shunned(&self, to: &str, now: Time) -> bool {
         self.own.get(to).is_some_and(|leg| leg.is_shunned(now))
     }
 
-    /// When this node's leg to another has last failed, if nothing has come about on it since.
+    /// When this node's leg to another last failed, if nothing has succeeded on it since.
     pub fn failed_at(&self, to: &str) -> Option<Time> {
         self.own.get(to)?.failed_at()
     }
@@ -94,9 +95,9 @@ impl Known {
         Some(now.since(self.told.get(node)?.at))
     }
 
-    /// A stream over `relays` got this part of what they were believed to give, which may be more than 1. Whoever tells more than comes is
-    /// believed less, in all that it tells, until what is believed is what comes: it cannot draw streams for long by what it says. Whoever
-    /// gives more than is believed is believed again.
+    /// A stream over `relays` got this part of what they were believed to give, which may be more than 1. A node that tells
+    /// more than comes is believed less, in all that it tells, until the believed rate is the real one: it cannot attract
+    /// streams for long by what it says. A node that gives more than is believed regains credit.
     pub fn judge(&mut self, relays: &[String], part: f64, now: Time) {
         let part = if part.is_finite() { part.clamp(CREDIT_FALLS, CREDIT_RISES) } else { return };
         let part = match part {
@@ -123,8 +124,9 @@ impl Known {
         self.credit.retain(|name, _| is_member(name));
     }
 
-    /// The leg between two nodes, as `from` sends: what the sender knows of its rate. Its round trip is the longer of what both say, so
-    /// that none can seem nearer than it is. `None` if one of them says that it has failed, or no round trip is known.
+    /// The leg between two nodes, as `from` sends: what the sender knows of its rate. Its round trip is the longer of what
+    /// both say, so that neither can seem nearer than it is. `None` if one of them says that the leg has failed, or no round
+    /// trip is known.
     pub fn leg(&self, from: &str, to: &str, now: Time) -> Option<Holds> {
         if self.has_failed(from, to, now) || self.has_failed(to, from, now) {
             return None;
@@ -151,7 +153,7 @@ impl Known {
         (since <= RTT_HOLDS).then_some(Holds { rate, carried: believed(holds.carried), ..holds })
     }
 
-    /// Whether `from` says that nothing comes about on its leg to the other.
+    /// Whether `from` says that nothing succeeds on its leg to the other.
     pub fn has_failed(&self, from: &str, to: &str, now: Time) -> bool {
         if from == self.name {
             return self.is_shunned(to, now);
@@ -160,18 +162,18 @@ impl Known {
         said.is_some_and(|(leg, at)| leg.failed && now.since(*at) < SHUNNED)
     }
 
-    /// Whether nothing comes about on the leg to a node, and no other is known to have one to it.
+    /// Whether nothing succeeds on the leg to a node, and no other node is known to have a leg to it.
     pub fn is_cut_off(&self, node: &str, now: Time) -> bool {
         self.has_failed(&self.name, node, now) && !self.told.keys().any(|other| self.leg(other, node, now).is_some())
     }
 
-    /// Whether it is known that nothing comes about now on a leg of the path over these nodes.
+    /// Whether a leg of the path over these nodes is known to fail now.
     pub fn fails_on(&self, path: &[String], now: Time) -> bool {
         let nodes = || std::iter::once(self.name.as_str()).chain(path.iter().map(String::as_str));
         nodes().zip(nodes().skip(1)).any(|(a, b)| self.has_failed(a, b, now) || self.has_failed(b, a, now))
     }
 
-    /// What a stream may get in a round trip of a leg of which no more is known, in bit: as much as on the best of the legs that are known,
+    /// What a stream may get in a round trip of a leg of which no more is known, in bit: as much as on the best known leg,
     /// and at least a mebibyte.
     pub fn hope(&self, now: Time) -> f64 {
         let own = self.own.values().filter_map(|leg| Some((leg.holds(now)?, 1.0)));
@@ -183,23 +185,23 @@ impl Known {
         windows.fold(HOPED_WINDOW.0 as f64 * 8.0, f64::max)
     }
 
-    /// How much of what it may relay a node relays, 0 to 1.
+    /// The part of its relaying capacity that a node uses, 0 to 1.
     pub fn load(&self, node: &str) -> f64 {
         self.told.get(node).map_or(0.0, |heard| heard.load)
     }
 
-    /// What this node tells the others: of its legs, those of which most recently something was seen.
+    /// What this node tells the others: its legs, those first of which something was seen most recently.
     pub fn tell(&self, load: f64, now: Time) -> Told {
         self.tell_of(load, |_| true, now)
     }
 
-    /// What it tells one that asks: of its legs those to that node, and to those to which that one wants paths.
+    /// The answer to a node that asks: this node's legs to that node, and to those to which that node wants paths.
     pub fn answer(&self, asker: &str, wanted: &[String], load: f64, now: Time) -> Told {
         self.tell_of(load, |to| to == asker || wanted.iter().any(|name| name == to), now)
     }
 
     fn tell_of(&self, load: f64, is_told: impl Fn(&str) -> bool, now: Time) -> Told {
-        // That a leg has failed is told although nothing holds of it any more: others may believe what was told before.
+        // A failed leg is told although nothing about it holds any more: others may believe what was told before.
         let leg = |(to, leg): (&String, &Leg)| {
             let failed = leg.is_shunned(now);
             let holds = leg.holds(now).or_else(|| failed.then_some(NOTHING))?;
@@ -263,7 +265,7 @@ mod tests {
         let mut shared = known.clone();
         shared.judge(&["lima".into()], 0.3, Time::secs(1));
         assert_eq!(shared.credit("lima", Time::secs(1)), 0.9);
-        // What is no more than is believed by now says nothing about the rest.
+        // A rate that is no more than the believed one says nothing about the rest.
         let before = rate(&known, 2);
         known.judge(&["delhi".into()], 0.9, Time::secs(2));
         assert_eq!(rate(&known, 2), before);

@@ -1,40 +1,40 @@
 //! What a node's own connections have shown of a leg, in the direction in which this node sends.
 //!
-//! How long what was seen holds, and when it counts no more, is decided here.
+//! This module decides how long an observation holds, and when it no longer counts.
 
 use ekiden_units::{BitRate, Time};
 
-/// What was seen counts half as much after so much newer time was seen: for what a leg carries in the long run ...
+/// The half-life of an observation in seconds of newer observed time: for what a leg carries in the long run ...
 const STEADY_HALF_S: f64 = 30.0;
-/// ... and half as much after so much time, whether anything was seen in it or not.
+/// ... and its half-life in seconds of any time, observed or not.
 const OLD_HALF_S: f64 = 300.0;
-/// The same as the first, for whether what was seen still holds.
+/// The same as `STEADY_HALF_S`, for the recent mean that shows whether earlier observations still hold.
 const RECENT_HALF_S: f64 = 1.0;
-/// If the two differ by this factor, the leg has changed, and what was seen before counts no more.
+/// If the two means differ by this factor, the leg has changed, and earlier observations no longer count.
 const CHANGED: f64 = 2.0;
-/// Of the most that was carried in a second, which is above the mean, so much is sure to come again.
+/// The part of the greatest rate in any second that is sure to come again: that rate is above the mean.
 pub(crate) const CARRIED_PART: f64 = 0.8;
-/// After so long without a stream that the leg limits, the next one has it for itself.
+/// After this time without a stream that the leg limits, the next such stream has the leg for itself.
 const IDLE: Time = Time::secs(10);
-/// A leg that has failed is not used again for so long, unless something comes about on it.
+/// How long a failed leg is not used again, unless something succeeds on it.
 pub const SHUNNED: Time = Time::secs(30);
-/// For how long a round trip holds, and for how long a rate does.
+/// How long a round trip holds.
 pub const RTT_HOLDS: Time = Time::secs(600);
-/// The same of a rate.
+/// How long a rate holds.
 pub const RATE_HOLDS: Time = Time::secs(6 * 3_600);
 
 /// What the connections of a leg have shown since the look before.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Look {
-    /// How long that is, in seconds.
+    /// The length of that time, in seconds.
     pub span_s: f64,
     /// The mean of their smoothed round trips, in seconds; `None` if nothing was acknowledged.
     pub rtt_s: Option<f64>,
-    /// What a stream got of the path, in bit/s, where the path limited it: neither the program nor a window did.
+    /// What a stream got of the path, in bit/s, if the path was its limit, not the program or a window.
     pub rate_bit_s: Option<f64>,
-    /// What all streams together got that the path limited, in bit/s; 0 if there were none.
+    /// What all streams that the path limited got together, in bit/s; 0 if there were none.
     pub together_bit_s: f64,
-    /// The most that a stream carried, in bit/s, whatever limited it.
+    /// The greatest rate of one stream, in bit/s, whatever limited it.
     pub carried_bit_s: f64,
     /// Segments sent, those sent again among them.
     pub sent: u64,
@@ -42,14 +42,14 @@ pub struct Look {
     pub resent: u64,
 }
 
-/// A mean that forgets.
+/// A mean in which old values fade.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Mean {
     steady: f64,
     recent: f64,
-    /// How long what it is the mean of was seen, in seconds, as far as that still counts.
+    /// The time that its observations cover, in seconds, as far as they still count.
     seen_s: f64,
-    /// When the last part of it was seen.
+    /// The time of the last observation.
     at: Time,
 }
 
@@ -58,13 +58,13 @@ impl Mean {
         let span_s = span_s.max(1e-3);
         let Some(before) = before else { return Self { steady: value, recent: value, seen_s: span_s, at } };
         let ages = 0.5_f64.powf(at.since(before.at).as_secs() / OLD_HALF_S);
-        // A mean of all at first; once it has seen enough, one that forgets.
+        // First a mean of everything; once it covers enough time, one in which old values fade.
         let counts_s = (before.seen_s * ages).min(STEADY_HALF_S / std::f64::consts::LN_2);
         let steady = (before.steady * counts_s + value * span_s) / (counts_s + span_s);
         let keeps = 0.5_f64.powf(span_s / RECENT_HALF_S);
         let recent = before.recent * keeps + value * (1.0 - keeps);
         match recent > steady * CHANGED || recent * CHANGED < steady {
-            // From before there is still something in the recent mean.
+            // The recent mean still contains something from before.
             true => Self { steady: value, recent: value, seen_s: span_s, at },
             false => Self { steady, recent, seen_s: counts_s + span_s, at },
         }
@@ -76,9 +76,9 @@ impl Mean {
 pub struct Leg {
     rtt_s: Option<Mean>,
     rate_bit_s: Option<Mean>,
-    /// What all streams got together that the leg limited, as long as the rate was seen.
+    /// What all streams that the leg limited got together, for as long as the rate was seen.
     together_bit_s: Option<Mean>,
-    /// The most that was carried, and when.
+    /// The greatest rate that was carried, and when.
     carried: Option<(f64, Time)>,
     loss: Option<Mean>,
     failed: Option<Time>,
@@ -127,17 +127,17 @@ impl Leg {
         }
     }
 
-    /// A connection did not come about, broke, or nothing moves on it.
+    /// A connection failed to open, broke, or nothing moves on it.
     pub fn fail(&mut self, now: Time) {
         self.failed = Some(now);
     }
 
-    /// When it failed, if nothing has come about on it since.
+    /// When it failed, if nothing has succeeded on it since.
     pub fn failed_at(&self) -> Option<Time> {
         self.failed
     }
 
-    /// Whether it failed a short while ago, and nothing has come about on it since.
+    /// Whether it failed a short while ago, and nothing has succeeded on it since.
     pub fn is_shunned(&self, now: Time) -> bool {
         self.failed.is_some_and(|failed| now < failed + SHUNNED)
     }
@@ -150,7 +150,8 @@ impl Leg {
         let carried = self.carried.filter(|(_, at)| now <= *at + RATE_HOLDS);
         let bits = |value: f64| BitRate((value as u64).max(1));
         let at = rate.map_or(rtt.at, |rate| rate.at.min(rtt.at));
-        // Streams that shared the leg have gone: one gets what they had together, as far as one has carried so much.
+        // The streams that shared the leg have gone: the next one gets what they had together, up to what one stream has
+        // carried.
         let most = carried.map_or(0.0, |(most, _)| most * CARRIED_PART);
         let alone = self.together_bit_s.filter(|mean| now > mean.at + IDLE).map_or(0.0, |mean| mean.steady.min(most));
         Some(Holds {
@@ -230,7 +231,7 @@ mod tests {
         };
         // While they are there, and afterwards.
         assert_eq!([rate(&shared(100e6), 60), rate(&shared(100e6), 70)], [25.0, 80.0]);
-        // By losses each gets but so much, however many there are.
+        // With losses as the limit each gets only this rate, however many there are.
         assert_eq!(rate(&shared(25e6), 70), 25.0);
     }
 

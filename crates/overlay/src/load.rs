@@ -1,8 +1,8 @@
-//! How much of what a node may relay it relays, as it tells the others.
+//! The part of its relaying capacity that a node uses, as it tells the others.
 
 use ekiden_units::Time;
 
-/// The load that is told is a mean over about so long: one that jumped would make nodes come and go together.
+/// The time constant of the mean that is told as the load: if the load jumped, streams would come and go all together.
 const OVER: Time = Time::secs(20);
 
 /// A node's own load.
@@ -13,7 +13,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// The load is this since the look before, as a part of the most that it may be.
+    /// The load since the look before, as a part of the maximum.
     pub fn see(&mut self, part: f64, now: Time) {
         let keeps = (-now.since(self.at).as_secs() / OVER.as_secs()).exp();
         let part = if part.is_finite() { part.max(0.0) } else { 0.0 };

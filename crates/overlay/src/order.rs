@@ -1,14 +1,16 @@
-//! In which order the exits near a destination are tried: by how near they are, but those that have led nowhere a short while ago come last.
+//! In which order the exits near a destination are tried: by how near they are, but those that failed a short while ago come
+//! last.
 //!
-//! An exit says nothing also where its destination does not answer. So one that says nothing comes last for that destination alone.
+//! An exit also gives no answer if its destination does not answer. So an exit without an answer comes last for that
+//! destination only.
 
 use std::collections::BTreeMap;
 
 use ekiden_units::Time;
 
-/// An exit that has led nowhere comes last for so long. Then one stream tries it.
+/// How long an exit that failed comes last. Then one stream tries it.
 const LAST: Time = Time::secs(30);
-/// So many destinations are remembered of each exit.
+/// The maximum number of destinations remembered for each exit.
 const DESTINATIONS_MOST: usize = 256;
 
 /// What streams have seen of exits that others can stand in for.
@@ -19,7 +21,7 @@ pub struct Order(BTreeMap<String, Seen>);
 struct Seen {
     /// Since when it comes last for all destinations: no path led to it.
     lost: Option<Time>,
-    /// The destinations of which it has said nothing, and since when it comes last for each.
+    /// The destinations for which it gave no answer, and since when it comes last for each.
     silent: BTreeMap<String, Time>,
 }
 
@@ -36,7 +38,7 @@ impl Order {
         self.0.entry(exit.to_owned()).or_default().lost = Some(now);
     }
 
-    /// An exit has said nothing of a stream to `destination`, and another exit has opened it meanwhile.
+    /// An exit has not answered for a stream to `destination`, and another exit has opened it meanwhile.
     pub fn silent(&mut self, exit: &str, destination: &str, now: Time) {
         let silent = &mut self.0.entry(exit.to_owned()).or_default().silent;
         silent.insert(destination.to_owned(), now);
@@ -62,8 +64,8 @@ impl Order {
         }
     }
 
-    /// Puts those that cannot be reached, or have said nothing of `destination`, behind the others. Once in a while a stream begins with
-    /// one of them.
+    /// Puts the exits that cannot be reached, or gave no answer for `destination`, behind the others. Once in a while a
+    /// stream begins with one of them.
     pub fn sort(&mut self, exits: &mut [&str], destination: &str, now: Time) {
         if exits.len() < 2 {
             return;
@@ -72,7 +74,7 @@ impl Order {
             self.0.get_mut(exit).is_some_and(|seen| seen.since(destination).any(|at| now.since(*at) < LAST))
         };
         exits.sort_by_cached_key(|exit| is_last(exit));
-        // Whoever comes while this stream tries it goes elsewhere.
+        // While this stream tries it, other streams go elsewhere.
         if !is_last(exits[0])
             && let Some(seen) = self.0.get_mut(exits[0])
         {
@@ -80,7 +82,7 @@ impl Order {
         }
     }
 
-    /// Those that come last now: for which destination, or for all, and since when.
+    /// The exits that come last now: for which destination, or for all, and since when.
     pub fn last(&self, now: Time) -> impl Iterator<Item = (&str, Option<&str>, Time)> {
         let all = self.0.iter().flat_map(|(exit, seen)| {
             let silent = seen.silent.iter().map(|(to, at)| (Some(to.as_str()), *at));
@@ -90,7 +92,7 @@ impl Order {
         all.filter(move |(.., at)| now.since(*at) < LAST)
     }
 
-    /// Forgets the exits for which this does not hold.
+    /// Forgets the exits for which `holds` is false.
     pub fn retain(&mut self, holds: impl Fn(&str) -> bool) {
         self.0.retain(|exit, _| holds(exit));
     }

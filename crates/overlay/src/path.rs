@@ -1,4 +1,4 @@
-//! Paths to a node: which are looked at, and what each would give.
+//! Paths to a node: which are considered, and what each would give.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,19 +10,21 @@ use serde::Serialize;
 use crate::known::Known;
 use crate::leg::{CARRIED_PART, Holds};
 
-/// How many paths over one node in between are looked at further, and how many over two: few relays are enough (CRONets).
+/// The number of paths over one node in between that are considered further, and of those over two: few relays are enough
+/// (CRONets).
 const BEST: usize = 4;
-/// Over how many first nodes paths over two are looked for.
+/// The number of first nodes over which paths over two nodes are searched.
 const FIRSTS: usize = 16;
-/// A node that relays nearly all that it may gets no further streams.
+/// The load from which on a node gets no further streams.
 const LOAD_MOST: f64 = 0.9;
 /// What a node in between adds to the round trip.
 const HOP: Time = Time(200_000);
-/// What a leg of known rate may give doubles in so long, until it is tried again ...
+/// The time in seconds in which the hoped rate of a leg of known rate doubles, until the leg is tried again ...
 const HOPE_DOUBLES_S: f64 = 3_600.0;
-/// ... and in so long up to the most that it has carried, as far as that is sure to come again.
+/// ... and the time in which it doubles up to the most that the leg has carried, as far as that is sure to come again.
 const CARRIED_DOUBLES_S: f64 = 900.0;
-/// A bulk transfer of unknown length is taken for so long a one: its rate counts, and the round trip only among like rates.
+/// The assumed size of a bulk transfer of unknown length: large enough that the rate decides, and the round trip only
+/// between equal rates.
 const LONG: Bytes = Bytes::mib(1024);
 
 /// A chain of nodes; the last is where the stream leaves the overlay.
@@ -33,10 +35,10 @@ pub struct Path(pub Vec<String>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// As much as can be: the rate counts.
+    /// A high rate: the rate counts.
     #[default]
     Bulk,
-    /// Answers as soon as can be: the round trip counts.
+    /// A short time to answer: the round trip counts.
     Interactive,
 }
 
@@ -68,10 +70,10 @@ pub struct Candidate {
     pub path: Path,
     /// Its legs, from this node on, in the direction of most bytes.
     pub legs: Vec<Holds>,
-    /// What a stream gets at least, as far as that is known of every leg: the least of their rates, or of what they have carried. 0 if it is
-    /// not.
+    /// What a stream gets at least, as far as that is known of every leg: the least of their rates, or of what they have
+    /// carried. 0 if it is not known of every leg.
     pub sure: BitRate,
-    /// The same with legs of unknown rate taken for as good as the better ones, and the more so the older a rate is.
+    /// The same, but legs of unknown rate count as good as the better ones, and an old rate counts for more the older it is.
     pub hoped: BitRate,
     /// The sum of its round trips.
     pub rtt: Time,
@@ -88,15 +90,15 @@ pub struct Wanted<'a> {
     pub required: &'a [&'a str],
     /// How many may: 0 to 2.
     pub relays_most: usize,
-    /// How much is to be sent, if that is known.
+    /// The size of the transfer, if it is known.
     pub size: Option<Bytes>,
     /// What counts.
     pub class: Class,
     /// Which way.
     pub direction: Direction,
-    /// The path in use, which is always looked at.
+    /// The path in use, which is always considered.
     pub current: Option<&'a Path>,
-    /// What it costs to send through a node, where it costs anything.
+    /// The price of sending through a node, where there is one.
     pub prices: Option<&'a BTreeMap<String, f64>>,
 }
 
@@ -114,14 +116,14 @@ impl Path {
 }
 
 impl Candidate {
-    /// Whether what a stream gets at least is known.
+    /// Whether the least rate of a stream is known.
     pub fn is_known(&self) -> bool {
         self.sure.0 > 0
     }
 
-    /// How long a transfer is expected to take: a round trip until it is open and its first byte is there, and its bytes at its rate. Of
-    /// unknown length, what counts is the class: the rate, and the round trip among like rates; or the round trip. `None` if it depends on
-    /// a rate that is not known.
+    /// How long a transfer is expected to take: a round trip until it is open and its first byte arrives, and its bytes at
+    /// its rate. If its length is unknown, the class decides what counts: the rate, and the round trip between equal rates;
+    /// or the round trip. `None` if the time depends on a rate that is not known.
     pub fn takes(&self, size: Option<Bytes>, class: Class) -> Option<Time> {
         let size = size.unwrap_or(match class {
             Class::Bulk => LONG,
@@ -135,8 +137,8 @@ impl Candidate {
     }
 }
 
-/// The paths from this node that are worth a look: first those whose time is known, the fastest first, then the nearest. Those over one
-/// node in between are all compared; those over two, over the best first nodes.
+/// The paths from this node that are worth considering: first those whose time is known, the fastest first, then the
+/// nearest. Those over one node in between are all compared; those over two, over the best first nodes.
 pub fn candidates(known: &Known, wanted: &Wanted<'_>, now: Time) -> Vec<Candidate> {
     let hope = known.hope(now);
     let leg = |near: &str, far: &str| match wanted.direction {
@@ -146,7 +148,7 @@ pub fn candidates(known: &Known, wanted: &Wanted<'_>, now: Time) -> Vec<Candidat
     let hop = |near: &str, far: &str| {
         let holds = leg(near, far)?;
         let sure = holds.rate.unwrap_or(holds.carried);
-        // Whoever has not given what was hoped is not hoped so much of again.
+        // A node that has not given the hoped rate gets a lower hope the next time.
         let sender = if wanted.direction == Direction::Down { far } else { near };
         let guess = hope * known.credit(sender, now) / holds.rtt.as_secs().max(1e-4);
         Some(Hop { holds, sure, hoped: hoped(&holds, guess) })
@@ -156,7 +158,7 @@ pub fn candidates(known: &Known, wanted: &Wanted<'_>, now: Time) -> Vec<Candidat
         |of: &Candidate| wanted.required.iter().all(|node| of.path.relays().iter().any(|relay| relay == node));
     let direct = hop(own, exit).map(|direct| candidate(&[exit], &[direct]));
     let mut all: Vec<_> = direct.into_iter().filter(has_required).collect();
-    // Who is there may stay until it is full, so that streams do not go to and fro.
+    // Streams that use a node may stay until it is full, so that they do not go to and fro.
     let is_there = |node: &str| wanted.current.is_some_and(|path| path.relays().iter().any(|relay| relay == node));
     let most = |node: &str| if is_there(node) { 1.0 } else { LOAD_MOST };
     let has_room = |node: &str| wanted.required.contains(&node) || known.load(node) < most(node);
@@ -192,8 +194,8 @@ struct Hop {
     hoped: BitRate,
 }
 
-/// What a leg may give, if one of which nothing is known is taken to give `guess`, in bit/s. What was seen long ago may be better by now: it
-/// had other streams beside it, or a rush hour; so the more, if more was carried at another time.
+/// What a leg may give, if a leg of which nothing is known is assumed to give `guess`, in bit/s. An old rate may have become
+/// better: other streams or a rush hour may have lowered it. The hope is greater if the leg carried more at another time.
 fn hoped(holds: &Holds, guess: f64) -> BitRate {
     let carried = holds.carried.0 as f64;
     let hoped = holds.rate.map_or(guess.max(carried), |rate| {
@@ -216,7 +218,7 @@ fn candidate(nodes: &[&str], hops: &[Hop]) -> Candidate {
     }
 }
 
-/// The best that are known, the best that may be, and the one in use.
+/// The best known paths, the best hoped ones, and the one in use.
 fn best(mut all: Vec<Candidate>, wanted: &Wanted<'_>) -> Vec<Candidate> {
     sort(&mut all, wanted);
     let mut rest = all.split_off(all.len().min(BEST));
@@ -298,7 +300,7 @@ mod tests {
         hear(&mut known, "perth", &[("tokyo", 2.0, 0.1), ("delhi", 90.0, 0.1)]);
         hear(&mut known, "delhi", &[("tokyo", 80.0, 0.1)]);
         assert_eq!(best_of(&known, Direction::Down), "delhi → perth → paris");
-        // What counts for answers is how far it is.
+        // For interactive streams the distance counts.
         assert_eq!(to_paris(&known, Direction::Down, Class::Interactive)[0].path.to_string(), "delhi → paris");
     }
 
@@ -394,7 +396,7 @@ mod tests {
         other.see("paris", &look(50.0, 0.1), Time(0));
         known.hear(other.tell(0.95, Time(0)), Time(0));
         assert_eq!(to_paris(&known, Direction::Up, Class::Bulk), []);
-        // Who is there may stay, until it is full.
+        // Streams that use it may stay until it is full.
         let path = Path(vec!["delhi".into(), "paris".into()]);
         let wanted = Wanted {
             exit: "paris",

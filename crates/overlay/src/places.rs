@@ -1,7 +1,8 @@
-//! Where streams go: the nodes at which they leave the overlay, which path is in use to each, and which nodes are asked for that.
+//! Where streams go: the nodes at which they leave the overlay, which path is in use to each, and which nodes are asked for
+//! that.
 //!
-//! Which paths a new stream tries, in which order, and how long one is left alone on which a stream could not be opened, is decided here.
-//! So is which direction of the streams to an exit counts.
+//! This module decides which paths a new stream tries, in which order, and how long a path is left alone after a stream
+//! could not be opened on it. It also decides which direction of the streams to an exit counts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,24 +16,24 @@ use crate::known::Known;
 use crate::path::{Candidate, Direction, Path, Wanted, candidates};
 use crate::trust::Trust;
 
-/// A path on which a stream could not be opened is not taken again for so long.
+/// How long a path is left alone after a stream could not be opened on it.
 const SHUNNED: Time = Time::secs(30);
-/// How many paths are tried for a stream ...
+/// The maximum number of paths that are tried for a stream ...
 pub const TRIED: usize = 4;
-/// ... and behind these, of those that are left alone after a failure, so many: one may be well again.
+/// ... and behind these the maximum number of paths that are left alone after a failure: one may work again.
 const SPARE: usize = 2;
-/// Nodes are asked for streams that were opened so short a time ago.
+/// How long nodes are asked for a path after a stream was opened.
 const WANTED: Time = Time::secs(60);
-/// The nodes of a path that a stream has tried count as in use for so long. Those of which it is not known how far they are from its exit,
-/// and those that could not be reached, are asked as often.
+/// How long the nodes of a path that a stream has tried count as in use. Nodes with an unknown round trip to its exit, and
+/// nodes that could not be reached, are asked at the same interval.
 const LEARNED: Time = Time::secs(20);
-/// What candidates give is looked up anew after so long.
+/// How long the values of candidates hold before they are looked up anew.
 const FRESH: Time = Time::secs(1);
-/// Of so many paths to an exit the streams are counted, and so many changes are remembered.
+/// For each exit, the maximum number of paths whose streams are counted, and of changes that are remembered.
 const REMEMBERED: usize = 64;
-/// Of so many streams over nodes that have long been seen to deliver one is asked about at its end.
+/// One in this many streams over nodes that have long been seen to deliver is asked about at its end.
 const SAMPLED: f64 = 8.0;
-/// To how many nodes paths are wanted in one question.
+/// The maximum number of nodes in one question to which paths are wanted.
 pub const WANTED_MOST: usize = 32;
 
 /// What is asked of other nodes.
@@ -40,7 +41,8 @@ pub const WANTED_MOST: usize = 32;
 pub struct Questions {
     /// The nodes that are asked.
     pub to: Vec<String>,
-    /// The nodes to which paths are wanted, at most [`WANTED_MOST`]: whoever is asked finds out about its own legs to them.
+    /// The nodes to which paths are wanted, at most [`WANTED_MOST`]: a node that is asked finds out about its own legs to
+    /// them.
     pub wanted: Vec<String>,
 }
 
@@ -49,7 +51,8 @@ pub struct Questions {
 pub struct Placed {
     /// The one that was chosen first, never none.
     pub paths: Vec<Taken>,
-    /// Whether the first one is this stream's to try. Where it is not, another stream tries it, and all others are tried or fail as well.
+    /// Whether the first one is this stream's to try. If not, another stream tries it, and all others are being tried or
+    /// fail as well.
     pub is_own: bool,
     /// Why it was chosen; `None` if nothing is known of any path.
     pub why: Option<Why>,
@@ -57,7 +60,7 @@ pub struct Placed {
     pub before: Option<Path>,
 }
 
-/// All places. Streams of each `Route`, which is what tells streams apart that are placed by themselves, have one of their own at each exit.
+/// All places. A `Route` says which streams share a place: those of each `Route` have one of their own at each exit.
 #[derive(Debug, Clone)]
 pub struct Places<Route> {
     places: BTreeMap<(String, Route), Place>,
@@ -76,11 +79,11 @@ pub struct Places<Route> {
 pub struct Place {
     /// The path in use.
     pub choice: Choice,
-    /// What there was to choose from when the last stream was opened.
+    /// The candidates when the last stream was opened.
     pub candidates: Vec<Candidate>,
     /// Streams that were opened.
     pub streams: u64,
-    /// For how many streams each path was chosen, those that tried it among them; of 64 paths at most.
+    /// For how many streams each path was chosen, those that tried it included; for 64 paths at most.
     pub taken: BTreeMap<Path, u64>,
     /// The last 64 paths that came into use, when and why.
     pub changes: VecDeque<(Time, Path, Why)>,
@@ -92,7 +95,7 @@ pub struct Place {
     relays: Vec<String>,
 }
 
-/// What there is to choose from for a stream, and what was chosen of it.
+/// The candidates for a stream, and the one that was chosen.
 struct Chosen {
     usable: Vec<Candidate>,
     chosen: Option<(Candidate, Why)>,
@@ -133,7 +136,7 @@ impl<Route: Ord + Clone> Places<Route> {
         }
         let Some((all_up, all_down)) = self.carried.get_mut(exit) else { return };
         (*all_up, *all_down) = (all_up.saturating_add(up), all_down.saturating_add(down));
-        // What was long ago counts less.
+        // Old bytes count less.
         if all_up.saturating_add(*all_down) > 1 << 30 {
             (*all_up, *all_down) = (*all_up / 2, *all_down / 2);
         }
@@ -154,15 +157,16 @@ impl<Route: Ord + Clone> Places<Route> {
         self.places.values_mut().for_each(|place| place.looked = None);
     }
 
-    /// What a stream that began at `begun` says of the nodes in between of its path. Returns whether they are set aside from now on, and
-    /// were not before.
+    /// Takes what a stream that began at `begun` says about the nodes in between of its path. Returns whether they are set
+    /// aside from now on, and were not before.
     pub fn judge(&mut self, path: &Path, verdict: Verdict, begun: Time, now: Time) -> bool {
         match verdict {
             Verdict::HeldBack => self.trust.held_back(path, now),
             Verdict::BrokenOff => self.trust.broke_off(path, now),
-            // A silence is the path's if others come to the same exit meanwhile.
+            // A silence is the path's fault if data from the same exit comes on other paths meanwhile.
             Verdict::Silent => self.comes_elsewhere(path, begun) && self.trust.held_back(path, now),
-            // Many a destination ends without an answer: no node is set aside for it. But the next streams go another way for a while.
+            // Many destinations end without an answer: no node is set aside for it. But for a while the next streams take
+            // another path.
             Verdict::Hollow => {
                 self.failed(path, now);
                 false
@@ -192,7 +196,7 @@ impl<Route: Ord + Clone> Places<Route> {
         Some(self.trust.aside_somewhere(node, now)?.since(now))
     }
 
-    /// Whether streams over the nodes in between of this path are still to show that they arrive.
+    /// Whether the nodes in between of this path have not been seen to deliver yet.
     pub fn is_on_trial(&self, path: &Path) -> bool {
         self.trust.is_on_trial(path)
     }
@@ -202,7 +206,7 @@ impl<Route: Ord + Clone> Places<Route> {
         self.trust.may_take(path, now)
     }
 
-    /// Since when other streams try this path, and it is still to be seen that it delivers.
+    /// Since when other streams have been trying this path, if it has not been seen to deliver yet.
     pub fn tried_since(&self, path: &Path) -> Option<Time> {
         self.trust.tried_since(path)
     }
@@ -212,13 +216,13 @@ impl<Route: Ord + Clone> Places<Route> {
         self.trust.takes(path, now);
     }
 
-    /// Whether the exit is to be asked of a stream on this path that has ended: until many have arrived of each, then of one in
-    /// `SAMPLED`, which nobody can foretell.
+    /// Whether the exit is to be asked about a stream on this path that has ended: about every one until many have arrived,
+    /// then about one in `SAMPLED`, which nobody can predict.
     pub fn is_asked_of(&mut self, path: &Path) -> bool {
         !self.trust.is_proven(path) || self.draw() < 1.0 / SAMPLED
     }
 
-    /// The paths to try for a new stream. [`Wanted::current`] is this one's to know.
+    /// The paths to try for a new stream. This fills in [`Wanted::current`] itself.
     pub fn place(&mut self, known: &Known, route: &Route, wanted: &Wanted<'_>, now: Time) -> Placed {
         let Chosen { usable, chosen, direct, before } = self.choose(known, route, wanted, now);
         let taken = |path: &Path, sure: BitRate, rtt: Time| {
@@ -226,7 +230,8 @@ impl<Route: Ord + Clone> Places<Route> {
             Taken { path, exit, sure, direct, rtt, class: wanted.class }
         };
         let of = |of: &Candidate| taken(&of.path, of.sure, of.rtt);
-        // While one stream tries nodes of which it is not known that they deliver, others go where it is, or where none is tried.
+        // While one stream tries nodes that have not been seen to deliver, other streams take tested nodes, or nodes that no
+        // stream tries.
         let is_free = |of: &&Candidate| self.trust.may_take(&of.path, now);
         let is_tried = chosen.as_ref().is_some_and(|(of, _)| !is_free(&of));
         let other = usable.iter().find(is_free).filter(|_| is_tried);
@@ -234,7 +239,7 @@ impl<Route: Ord + Clone> Places<Route> {
         let mut paths: Vec<Taken> = first.map(of).into_iter().collect();
         let others = usable.iter().filter(|of| first.is_none_or(|first| first.path != of.path));
         paths.extend(others.take(TRIED - 1).map(of));
-        // Of what nothing is known, or all has failed: the nodes that must be passed, and the node itself.
+        // If nothing is known, or all has failed: the nodes that must be passed, and the exit itself.
         let least = Path(wanted.required.iter().chain([&wanted.exit]).map(|node| (*node).into()).collect());
         if !paths.iter().any(|taken| taken.path == least) {
             paths.push(taken(&least, if wanted.required.is_empty() { direct } else { BitRate(0) }, Time(0)));
@@ -307,8 +312,8 @@ impl<Route: Ord + Clone> Places<Route> {
         !is_left && self.trust.may_take(path, now) && !known.fails_on(&path.0, now)
     }
 
-    /// The paths over one node in between that are not among `paths`: that one or its legs have failed, or nothing is known of them. Those
-    /// first that have failed the longest ago.
+    /// The paths over one node in between that are not among `paths`: the node or its legs have failed, or nothing is known
+    /// of them. Those that failed the longest ago come first.
     fn spare(&self, known: &Known, wanted: &Wanted<'_>, paths: &[Taken], now: Time) -> Vec<Path> {
         if wanted.relays_most == 0 || wanted.required.len() > 1 {
             return Vec::new();
@@ -332,7 +337,8 @@ impl<Route: Ord + Clone> Places<Route> {
         self.asked.want(wanted, now);
     }
 
-    /// The nodes to ask now, and the nodes to which paths are wanted. Whoever has had no stream to place for a while asks nothing for itself.
+    /// The nodes to ask now, and the nodes to which paths are wanted. A node that has not placed a stream for a while asks
+    /// nothing for itself.
     pub fn questions(&mut self, known: &Known, now: Time) -> Questions {
         let Self { places, asked, .. } = self;
         let (mut in_use, mut others, mut soon) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
@@ -341,7 +347,7 @@ impl<Route: Ord + Clone> Places<Route> {
         for ((exit, _), place) in places.iter().filter(|(_, place)| now.since(place.wanted) < WANTED) {
             in_use.insert(exit.as_str());
             let current = place.choice.current().map(|(path, ..)| path);
-            // What a stream has tried is to be learned soon.
+            // The result of a stream's attempt is wanted soon.
             let tried = place.choice.tried().filter(|(_, at)| now.since(*at) < LEARNED).map(|(path, _)| path);
             in_use.extend(current.into_iter().chain(tried).flat_map(|path| &path.0).map(String::as_str));
             if last != Some(&place.relays) {

@@ -1,7 +1,8 @@
-//! What an entry asks the exit of its streams, and what the exit answers: docs/design/protocol.md §8.
+//! What an entry asks the exit about its streams, and what the exit answers: docs/design/protocol.md §8.
 //!
-//! A node in between ends the leg's TLS, so it can say OPENED, acknowledge and stay silent on its own account. Whether a silence is its
-//! own, the destination's or the client's, only the exit can tell. So the entry asks the exit, on a connection between these two.
+//! A node in between ends the leg's TLS, so it can say OPENED, acknowledge and stay silent on its own account. Only the exit
+//! can tell whether a silence is that node's, the destination's or the client's. So the entry asks the exit, on a connection
+//! between these two.
 
 use std::fmt::Display;
 
@@ -13,18 +14,19 @@ use sha2::{Digest, Sha256};
 pub const RECEIPTS_FORMAT: u32 = 3;
 /// The most streams in one question.
 pub const STREAMS_MOST: usize = 32;
-/// An exit is believed to remember streams that have ended for so long at most. What it has not had later than that, it has not had.
+/// The maximum time for which an exit is believed to remember ended streams. What it has not received by then, it never
+/// received.
 pub const REMEMBERED_MOST: Time = Time::secs(120);
 /// The most bytes of a node's name.
 const NAME_MOST: usize = 64;
 
-/// A stream as its entry calls it: random, so that nobody knows it but the nodes of its path. Receipts are asked for by
-/// [`StreamId::towards`] its destination.
+/// A stream's identifier, which its entry chooses: random, so that only the nodes of its path know it. Receipts are
+/// requested under [`StreamId::towards`] its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct StreamId(pub [u8; 16]);
 
-/// The streams of which an exit is asked.
+/// The streams about which an exit is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
@@ -36,7 +38,7 @@ pub struct Asked {
     pub streams: Vec<StreamId>,
 }
 
-/// What an exit says of them.
+/// What an exit says about them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Receipts {
@@ -48,7 +50,7 @@ pub struct Receipts {
     pub streams: Vec<Option<Receipt>>,
 }
 
-/// What an exit has of a stream. The end of a direction counts as one byte.
+/// The exit's counts of a stream. The end of a direction counts as one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Receipt {
@@ -56,9 +58,9 @@ pub struct Receipt {
     pub to_host: u64,
     /// Bytes that the destination has sent.
     pub from_host: u64,
-    /// Whether the destination does not take what there is for it.
+    /// Whether the destination does not read the data that is there for it.
     pub is_full: bool,
-    /// How many seconds ago it has answered OPEN; none while it connects.
+    /// How many seconds ago it answered OPEN; none while it connects.
     pub answered_s: Option<f64>,
     /// For how many seconds nothing has moved.
     pub still_s: f64,
@@ -97,8 +99,8 @@ impl From<StreamId> for String {
 }
 
 impl StreamId {
-    /// What receipts call the stream of this name to `target`: the first half of SHA-256 over both. So a node in between that opens the
-    /// stream to another destination has no receipt for it.
+    /// The identifier in receipts of this stream to `target`: the first half of SHA-256 over both. So a node in between that
+    /// opens the stream to another destination has no receipt for it.
     #[must_use]
     pub fn towards(self, target: &impl Display) -> Self {
         let hash = Sha256::new().chain_update(self.0).chain_update(target.to_string()).finalize();
@@ -115,7 +117,7 @@ impl Asked {
     /// Reads a question.
     ///
     /// # Errors
-    /// What of it cannot be.
+    /// The part of it that is invalid.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         let asked: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         match asked.streams.len() {
@@ -130,13 +132,13 @@ impl Asked {
 }
 
 impl Receipts {
-    /// Reads what an exit says of so many streams.
+    /// Reads what an exit says about `streams` streams.
     ///
     /// # Errors
-    /// What of it cannot be.
+    /// The part of it that is invalid.
     pub fn read(bytes: &[u8], streams: usize) -> Result<Self, String> {
         let said: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        // More than that is longer than any node runs.
+        // Longer than any node runs.
         let is_time = |seconds: f64| (0.0..=1e9).contains(&seconds);
         let times =
             said.streams.iter().flatten().flat_map(|receipt| receipt.answered_s.into_iter().chain([receipt.still_s]));
@@ -193,7 +195,7 @@ mod tests {
         assert!(Receipts::read(&bytes(&said(30.0, 1.0)), 3).is_err());
         assert!(Receipts::read(&bytes(&said(-1.0, 1.0)), 2).is_err());
         assert!(Receipts::read(&bytes(&said(30.0, -1.0)), 2).is_err());
-        // However long an exit says that it remembers.
+        // Whatever time an exit says that it remembers.
         assert_eq!((said(30.0, 1.0).remembers(), said(1e9, 1.0).remembers()), (Time::secs(30), REMEMBERED_MOST));
     }
 }

@@ -1,21 +1,21 @@
-//! What the connections of a leg have shown from one look to the next, put together. Real connections and simulated ones say it by what
-//! they count: `seen.rs` of their crates.
+//! What the connections of a leg have shown from one look to the next, put together. Real and simulated connections provide
+//! it from their counters: `seen.rs` of their crates.
 
 use ekiden_units::Time;
 
 use crate::leg::Look;
 
-/// A path limits a sender if it does for this part of the time.
+/// A path limits a sender if it does so for at least this part of the time.
 pub const PATH_PART: f64 = 0.8;
-/// A leg on which nothing is acknowledged for so long, and for four round trips, has failed.
+/// A leg has failed if nothing is acknowledged on it for this time and for four round trips.
 pub const STALLED: Time = Time::secs(1);
-/// A rate that still grows by more than this from look to look says no more than that the leg carries so much: slow start.
+/// A rate that still grows by more than this factor from look to look is in slow start: the leg carries at least that rate.
 const GROWS: f64 = 1.25;
 
 /// What one connection has shown since the look before.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown {
-    /// How long that is, in seconds.
+    /// The length of that time, in seconds.
     pub span_s: f64,
     /// Its smoothed round trip in seconds, if something was acknowledged.
     pub rtt_s: Option<f64>,
@@ -31,7 +31,7 @@ pub struct Shown {
     pub resent: u64,
 }
 
-/// Whether a rate grows no more since the look before. What was sent again ends slow start.
+/// Whether a rate has stopped growing since the look before. A retransmission ends slow start.
 pub fn is_steady(rate_bit_s: f64, before_bit_s: f64, has_resent: bool) -> bool {
     rate_bit_s <= before_bit_s * GROWS || has_resent
 }

@@ -47,7 +47,7 @@ pub struct ToldLeg {
     pub loss: f64,
     /// How old that is, in seconds.
     pub age_s: u64,
-    /// It has failed, and nothing has come about on it since.
+    /// It has failed, and nothing has succeeded on it since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
 }
@@ -108,7 +108,7 @@ impl Told {
 }
 
 impl ToldLeg {
-    /// What holds of a leg, as it is told.
+    /// What is known of a leg, as it is told.
     pub fn new(holds: Holds, failed: bool) -> Self {
         Self {
             rtt_us: (holds.rtt.0 / 1_000).clamp(1, RTT_MOST_US),

@@ -1,8 +1,9 @@
 //! Which nodes in between have been seen to deliver, and which are set aside because they held streams back.
 //!
-//! What a stream shows, its exit has said. So it holds for the streams to that exit alone: an exit that lies takes no node from others.
+//! The exit reports what a stream shows. So it holds only for the streams to that exit: an exit that lies takes no node from
+//! others.
 //!
-//! For how long a node is set aside, and when one stream tries it again, is decided here.
+//! This module decides for how long a node is set aside, and when one stream tries it again.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +11,19 @@ use ekiden_units::Time;
 
 use crate::path::Path;
 
-/// A node that has held a stream back is set aside for so long, and twice as long each further time ...
+/// How long a node that has held a stream back is set aside. The time doubles with each further time ...
 const ASIDE: Time = Time::secs(60);
 /// ... up to this.
 const ASIDE_MOST: Time = Time::secs(3_600);
-/// One of these times is forgotten after each such time in which it holds nothing back. So long after another one, streams that are broken
-/// off do not set it aside: it may have been started anew.
+/// One of these times is forgotten for each period of this length in which the node holds nothing back. If streams are
+/// broken off, and the last time was at least this long ago, the node is not set aside: it may have been restarted.
 const FORGOTTEN: Time = Time::secs(600);
-/// Streams that are broken off within so long are so together.
+/// Streams that are broken off within this time count as one event.
 const TOGETHER: Time = Time::secs(2);
-/// Over a node of which it is not known that it delivers, one stream at a time goes, until that one has shown it, or for so long.
+/// Only one stream at a time goes over a node that has not been seen to deliver, until that stream has shown that it does,
+/// or for this time.
 const TRIAL: Time = Time::secs(10);
-/// Of a node over which so many streams have arrived one after the other, streams are asked about by sample.
+/// When this many streams in a row have arrived over a node, only a sample of its streams is asked about.
 const PROVEN: u32 = 256;
 
 /// What is known of nodes in between: each by the exits of its streams.
@@ -31,7 +33,7 @@ pub(crate) struct Trust(BTreeMap<String, BTreeMap<String, Node>>);
 #[derive(Debug, Clone, Copy, Default)]
 struct Node {
     delivers: bool,
-    /// How many streams have arrived since one did not.
+    /// How many streams have arrived since the last one that did not.
     arrived: u32,
     /// When a stream began to try it.
     trial: Option<Time>,
@@ -60,7 +62,7 @@ impl Node {
     /// A stream was held back. Returns whether it was not set aside for that before.
     fn held_back(&mut self, now: Time) -> bool {
         (self.delivers, self.arrived) = (false, 0);
-        // Streams that were under way together are one time.
+        // Streams that were under way at the same time count once.
         if self.is_aside(now) {
             return false;
         }
@@ -98,8 +100,8 @@ impl Trust {
         self.each(path, |node| node.held_back(now))
     }
 
-    /// Streams on this path were broken off in between. That happens to a node that is well, and once is forgiven. Returns whether one of its
-    /// nodes is set aside from now on.
+    /// Streams on this path were broken off in between. That also happens to a healthy node, and is forgiven once. Returns
+    /// whether one of its nodes is set aside from now on.
     pub fn broke_off(&mut self, path: &Path, now: Time) -> bool {
         self.each(path, |node| node.broke_off(now))
     }
@@ -107,7 +109,7 @@ impl Trust {
     /// A stream that began at `begun` was delivered on this path; `has_arrived`: up to its end.
     pub fn delivered(&mut self, path: &Path, begun: Time, has_arrived: bool) {
         self.each(path, |node| {
-            // What ran before says nothing of a node that has held back since.
+            // A stream that began earlier says nothing about a node that has held back since.
             if node.held.is_none_or(|(at, _)| begun >= at) && node.broke.is_none_or(|at| begun >= at) {
                 (node.delivers, node.is_aside, node.trial) = (true, false, None);
                 node.arrived = node.arrived.saturating_add(u32::from(has_arrived));
@@ -147,20 +149,20 @@ impl Trust {
         self.all(path, |node| node.is_none_or(|node| node.may_take(now)))
     }
 
-    /// Since when a stream has tried the node in between that has been tried for longest, of those of which it is still to be seen that they
-    /// deliver: the longer ago, the less is to be hoped.
+    /// Since when the node in between that has been tried longest has been tried, of those that have not been seen to
+    /// deliver yet: the longer ago, the less hope there is.
     pub fn tried_since(&self, path: &Path) -> Option<Time> {
         let exit = path.0.last()?;
         let nodes = path.relays().iter().filter_map(|relay| self.0.get(relay)?.get(exit));
         nodes.filter(|node| !node.delivers).filter_map(|node| node.trial).min()
     }
 
-    /// Whether it is still to be seen that one of the nodes in between delivers.
+    /// Whether one of the nodes in between has not been seen to deliver yet.
     pub fn is_on_trial(&self, path: &Path) -> bool {
         !self.all(path, |node| node.is_some_and(|node| node.delivers))
     }
 
-    /// Whether so many streams have arrived over each of the nodes in between that not all of them are asked about.
+    /// Whether enough streams have arrived over each of the nodes in between that only a sample of them is asked about.
     pub fn is_proven(&self, path: &Path) -> bool {
         self.all(path, |node| node.is_some_and(|node| node.delivers && node.arrived >= PROVEN))
     }
@@ -259,7 +261,7 @@ mod tests {
         assert!(trust.may_take(&delhi, Time::secs(1)));
         trust.takes(&delhi, Time::secs(1));
         assert!(trust.may_take(&delhi, Time::secs(1)));
-        // A stream that said nothing does not close it for ever.
+        // A stream without a result does not block it for ever.
         let cairo = over("cairo");
         trust.takes(&cairo, Time::secs(0));
         assert!(trust.may_take(&cairo, TRIAL));

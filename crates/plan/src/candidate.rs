@@ -12,7 +12,7 @@ const PROXIES_MOST: usize = 4;
 const CHAINS_MOST: usize = 60;
 /// A proxy beside a host has no more than this round trip to it, in seconds, and no more than a tenth of the path's.
 const BESIDE_S: f64 = 0.001;
-/// Linux's limits of buffers where nobody has set them allow for about this.
+/// Linux's default limits of buffers allow for about this.
 pub const BUFFER_LEAST: Bytes = Bytes::mib(4);
 /// Buffers are rounded up to a multiple of this.
 const BUFFER_STEP: u64 = 1 << 20;

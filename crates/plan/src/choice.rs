@@ -33,7 +33,7 @@ pub fn controls(candidate: &Candidate, path: &Path, hops: &[Hop], forecaster: &m
         let has_room = |control: &&Sender| match control {
             Sender::Reno | Sender::Cubic => true,
             Sender::Hstcp | Sender::Ghstcp => segments >= LOW_WINDOW,
-            // Where nothing is lost by chance, the others fill the line as well. BBR takes it from them.
+            // Without random losses the others fill the line as well. BBR takes it from them.
             Sender::Far | Sender::Bbr => hop.loss.value > 0.0,
         };
         for control in CONTROLS[1..].iter().filter(has_room) {

@@ -1,4 +1,4 @@
-//! What a connection, or a chain of them, should carry: the models of crate `model`, over what is known and what is not.
+//! What a connection, or a chain of them, should carry: the models of crate `model`, applied to known and unknown values.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +9,31 @@ use serde::Serialize;
 
 use crate::Estimate;
 
-/// Runs of a hop on which packets are lost at random.
+/// The number of runs of a hop on which packets are lost at random.
 const TRIALS: u64 = 24;
-/// Runs where nothing is random but who loses.
+/// The number of runs if nothing is random but which connection loses.
 const TRIALS_OF_SHARES: u64 = 4;
 /// Round trips from a chain's first SYN until data flows: a handshake of TCP and one of keys on each leg, the request and its reply.
 const SETUP_OF_CHAIN: f64 = 3.0;
 /// The same of a direct connection.
 const SETUP_OF_ONE: f64 = 1.0;
-/// What the rounds leave out: bursts, late programs. The median path of docs/measurements/plan.md is that far off.
+/// The relative error of what the rounds leave out: bursts, late programs. The median error in docs/measurements/plan.md is
+/// this great.
 const DOUBT: f64 = 0.05;
-/// What a single run with so few losses may be off beside: this, by the square root of their number, as far as a run has any. Of thirty simulated
-/// runs of each of four paths with some ten losses 70 to 93 % lie within.
+/// The additional relative error of a single run with few losses: this, divided by the square root of their number, and
+/// multiplied by the probability that a run has any. Of thirty simulated runs of each of four paths with some ten losses,
+/// 70 to 93 % lie within.
 const DOUBT_OF_CHANCE: f64 = 0.5;
-/// What a policer lets through whose bucket holds less than its rate brings in a round trip depends on how packets are spaced, which no round
-/// knows: of nine paths in lab and simulator all are within this, but one that carries 1.8 times as much.
+/// The relative error for a policer whose bucket holds less than its rate brings in a round trip: what it passes depends on
+/// the spacing of packets, which the rounds do not model. Of nine paths in lab and simulator all are within this, except one
+/// that carries 1.8 times as much.
 const DOUBT_OF_POLICER: f64 = 0.4;
-/// The parts of the trials that a range leaves out at either end.
+/// The part of the trials that a range leaves out at either end.
 const LEFT_OUT: f64 = 0.1;
-/// From here on the line counts as full, as a part of what it carries of user data.
+/// The part of the user data that a line carries from which on it counts as full.
 const FULL: f64 = 0.9;
 
-/// What bounds a connection or a chain.
+/// The limit of a connection or a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
@@ -44,7 +47,7 @@ pub enum Limit {
     Policer,
 }
 
-/// What a transfer should get.
+/// The expected result of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Forecast {
     /// User data that arrives, over the whole time from the first SYN, in bit/s.
@@ -70,7 +73,7 @@ pub struct Hop {
     pub connections: u32,
 }
 
-/// Which of the bounds is looked at.
+/// Which of the bounds is considered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum View {
     Worst,
@@ -104,7 +107,7 @@ pub struct Forecaster {
     known: BTreeMap<Key, Vec<Outcome>>,
 }
 
-/// All that a run of a hop depends on.
+/// Everything that a run of a hop depends on.
 type Key = ([u64; 7], Sender, u32, u64, bool);
 
 impl Forecaster {
@@ -112,7 +115,7 @@ impl Forecaster {
         Self { seconds, known: BTreeMap::new() }
     }
 
-    /// What a chain gives. `elsewhere` are other ways in which the path's loss may be shared by its hops.
+    /// The forecast of a chain. `elsewhere` are other ways in which its hops may share the path's loss.
     pub fn chain(&mut self, hops: &[Hop], elsewhere: &[Vec<Hop>], short: Option<Bytes>) -> Forecast {
         let (middle, limit) = self.rates(hops, View::Middle);
         let value = mean(&middle);
@@ -129,13 +132,13 @@ impl Forecaster {
             let rate = mean(&self.rates(hops, View::Middle).0);
             (low, high) = (low.min(rate), high.max(rate));
         }
-        // No doubt about the model makes a line carry more than it does.
+        // Whatever the model's error, a line carries no more than its rate.
         let seconds = self.seconds;
         let policed = |hop: &Hop| {
             hop.policer.map_or(f64::INFINITY, |policer| policer.rate.0 as f64 + policer.burst.0 as f64 * 8.0 / seconds)
         };
         let lines = hops.iter().map(|hop| payload(hop) * hop.rate_bit_s.high.min(policed(hop)));
-        // Nor does any make a window larger.
+        // Nor does the error make a window larger.
         let windows = hops.iter().map(|hop| {
             hop.window * 8.0 * f64::from(hop.connections) / hop.rtt_s.low.max(f64::MIN_POSITIVE) * (1.0 + DOUBT)
         });
@@ -144,7 +147,7 @@ impl Forecaster {
         Forecast { goodput_bit_s, limit, short_s: short.map(|bytes| self.short(hops, bytes)) }
     }
 
-    /// How far a single run may be off what is expected, as a part, where few packets are lost at random.
+    /// The error of a single run as a part of the expectation, if few packets are lost at random.
     fn doubt_of_chance(&self, hops: &[Hop], rate_bit_s: f64) -> f64 {
         let losses = hops.iter().map(|hop| {
             let packets = rate_bit_s / 8.0 / f64::from(segment_bytes(hop.mtu)) * self.seconds;
@@ -155,13 +158,13 @@ impl Forecaster {
         DOUBT_OF_CHANCE / (1.0 + losses).sqrt() * has_any
     }
 
-    /// What one hop gives by itself, in bit/s.
+    /// The rate of one hop alone, in bit/s.
     pub fn alone(&mut self, hop: &Hop) -> (f64, Limit) {
         let (rates, limit) = self.rates(&[*hop], View::Middle);
         (mean(&rates), limit)
     }
 
-    /// What each trial of a chain gives, in bit/s, and what bounds most of them.
+    /// The rate of a chain in each trial, in bit/s, and the most frequent limit.
     fn rates(&mut self, hops: &[Hop], view: View) -> (Vec<f64>, Limit) {
         let whole: f64 = hops.iter().map(|hop| view.less(&hop.rtt_s)).sum();
         let lead = (setup(hops.len()) + 0.5) * whole;
@@ -189,7 +192,7 @@ impl Forecaster {
         (rates, limit)
     }
 
-    /// How long a transfer of so much takes, in seconds: the slowest hop's time, behind the set-up.
+    /// The time that a transfer of `bytes` takes, in seconds: the slowest hop's time, after the set-up.
     fn short(&mut self, hops: &[Hop], bytes: Bytes) -> f64 {
         let whole: f64 = hops.iter().map(|hop| hop.rtt_s.value).sum();
         let times = hops.iter().enumerate().map(|(number, hop)| {
@@ -221,7 +224,7 @@ impl Forecaster {
         let policer = hop.policer.map_or(0, |policer| policer.rate.0 ^ (policer.burst.0 << 20));
         let window = Bytes(hop.window as u64);
         let bits = [path.rtt.0, path.rate.0, path.buffer.0, path.loss.to_bits(), policer, window.0, amount_bits];
-        // Without chance, hops that are alike do alike.
+        // Without randomness, equal hops give equal results.
         let number = if trials > 1 { number } else { 0 };
         let key = (bits, hop.control, hop.connections, number, is_time);
         let senders = Senders { connections: hop.connections, window, control: hop.control };
@@ -230,7 +233,7 @@ impl Forecaster {
     }
 }
 
-/// How far what a small bucket lets through may be off, as a part.
+/// The relative error of what a small bucket passes.
 fn doubt_of_policer(hops: &[Hop], limit: Limit) -> f64 {
     let is_small = |hop: &Hop| {
         let policed = |policer: Policer| (policer.burst.0 as f64) < policer.rate.0 as f64 / 8.0 * hop.rtt_s.value;
@@ -239,7 +242,7 @@ fn doubt_of_policer(hops: &[Hop], limit: Limit) -> f64 {
     if limit == Limit::Policer && hops.iter().any(is_small) { DOUBT_OF_POLICER } else { 0.0 }
 }
 
-/// What of a window's throughput is left by the proxies of a chain (S3's f, with what ekiden's cost).
+/// The part of a window's throughput that the proxies of a chain leave (S3's f, with the cost of ekiden's proxies).
 fn cost(hops: usize) -> f64 {
     let n = hops.max(1) as f64;
     1.0 - EKIDEN_LOSS_PER_PROXY * (n - 1.0) / n
@@ -249,7 +252,7 @@ fn setup(hops: usize) -> f64 {
     if hops > 1 { SETUP_OF_CHAIN } else { SETUP_OF_ONE }
 }
 
-/// The part of a line that user data has.
+/// The part of a line's rate that user data gets.
 fn payload(hop: &Hop) -> f64 {
     f64::from(segment_bytes(hop.mtu)) / f64::from(hop.mtu)
 }

@@ -63,7 +63,7 @@ impl Values {
             rtt_s: self.rtt_s.or(other.rtt_s),
             rate_bit_s: self.rate_bit_s.or(other.rate_bit_s),
             buffer_bytes: self.buffer_bytes.or(other.buffer_bytes),
-            // Where a loss was said, what a record could not see counts no more.
+            // If a loss was given, the bound of a record no longer counts.
             unseen_loss: if self.loss.is_some() { self.unseen_loss } else { other.unseen_loss },
             loss: self.loss.or(other.loss),
             policer_rate: self.policer_rate.or(other.policer_rate),

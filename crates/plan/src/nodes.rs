@@ -8,9 +8,9 @@ use ekiden_units::Bytes;
 use crate::candidate::BUFFER_LEAST;
 use crate::{Direction, LegPlan, NodePlan, Path, Remedy};
 
-/// Stands for addresses that were not said (RFC 5737), one for each node.
+/// Placeholder for addresses that are not known (RFC 5737), one for each node.
 const PLACEHOLDER: &str = "192.0.2.";
-/// Where a node takes legs, if its address was not said.
+/// Where a node takes legs, if its address is not known.
 const PORT: u16 = 7000;
 
 /// The configuration of one node.
@@ -45,7 +45,7 @@ pub fn files(path: &Path, remedy: &Remedy, fingerprints: &[String]) -> Vec<NodeF
 fn text(path: &Path, remedy: &Remedy, number: usize, fingerprints: &[String]) -> String {
     let (node, nodes) = (&remedy.nodes[number], &remedy.nodes);
     let (before, behind) = (&remedy.legs[number], &remedy.legs[number + 1]);
-    // A node sends the data on one of its legs: that towards the receiver.
+    // A node sends the data on one of its legs: on the one towards the receiver.
     let (control_before, control_behind) = match path.direction {
         Direction::Back => (Some(before), None),
         Direction::Forth => (None, Some(behind)),
@@ -90,8 +90,8 @@ fn text(path: &Path, remedy: &Remedy, number: usize, fingerprints: &[String]) ->
     text
 }
 
-/// The keys of a congestion control. Ekiden's own need the right to bring them in, and the kernel need not have its others: Reno is used
-/// then.
+/// The keys of a congestion control. Ekiden's own need the right to load them, and the kernel may lack some of its own: then
+/// Reno is used.
 fn control(leg: &LegPlan, separator: &str) -> String {
     let name = leg.congestion.name();
     match leg.congestion {
@@ -113,7 +113,7 @@ fn buffers(text: &mut String, legs: [&LegPlan; 2]) {
         );
         return;
     }
-    // The kernel counts its overhead too: up to the same again.
+    // The kernel counts its overhead too: up to the same amount again.
     let memory = buffer.saturating_mul(2);
     let _ = write!(
         text,

@@ -41,7 +41,7 @@ pub struct Path {
     pub buffer_bytes: Estimate,
     /// The part of the packets that is lost at random.
     pub loss: Estimate,
-    /// Where none was seen: the most that there may be all the same.
+    /// If no loss was seen: the greatest loss that may have gone unseen.
     pub unseen_loss: Option<f64>,
     /// A policer in front of the bottleneck.
     pub policer: Option<Policer>,

@@ -10,10 +10,11 @@ use crate::candidate::{Candidate, buffer, candidates, direct};
 use crate::forecast::{Forecaster, Hop};
 use crate::{Carries, Estimate, Forecast, Limit, Path, choice, verdict};
 
-/// A transfer lasts at least so long, in seconds, and so many round trips: slow start is over then, and saw-teeth are several.
+/// The least duration of a transfer, in seconds and in round trips: by then slow start is over, and there are several
+/// saw-teeth.
 const SECONDS_LEAST: f64 = 20.0;
 const ROUND_TRIPS_LEAST: f64 = 50.0;
-/// What `ekiden tunnel` has where nothing is said: the queue in front of its connection, and buffers.
+/// The defaults of `ekiden tunnel`: the queue in front of its connection, and buffers.
 const TUNNEL_QUEUE: Bytes = Bytes(10_000_000);
 
 impl Plan {
@@ -120,7 +121,7 @@ fn remedy(path: &Path, chain: &Candidate, direct: &Forecast, forecaster: &mut Fo
     Remedy { name: chain.name.clone(), nodes, legs, forecast, gain }
 }
 
-/// What a remedy wants of the hosts of its proxies, if it does.
+/// What a remedy requires of the hosts of its proxies, if anything.
 fn of_kernels(remedy: &Remedy) -> Option<String> {
     remedy.legs.iter().any(|leg| !leg.host_sends && leg.congestion == Sender::Far).then(|| {
         "ekiden_far wants Linux 6.4 and root on the host that sends (`ekiden doctor` there); elsewhere that leg falls back to reno, and carries far less."
@@ -128,7 +129,7 @@ fn of_kernels(remedy: &Remedy) -> Option<String> {
     })
 }
 
-/// What a remedy costs others on the path, if it does.
+/// What a remedy costs other traffic on the path, if anything.
 fn of_neighbours(remedy: &Remedy) -> Option<String> {
     remedy.legs.iter().any(|leg| !leg.host_sends && leg.congestion == Sender::Bbr).then(|| {
         "bbr does not heed losses: it fills a line that loses packets, and takes most of it from connections beside it that heed them. Where \
@@ -137,7 +138,7 @@ fn of_neighbours(remedy: &Remedy) -> Option<String> {
     })
 }
 
-/// What there would be with the most random loss that may not have been seen.
+/// The result with the highest random loss that may have gone unseen.
 fn unseen_loss(path: &Path, direct: &Forecast, chosen: Option<&Remedy>, forecaster: &mut Forecaster) -> Option<String> {
     let loss = path.unseen_loss?;
     let lossy = Path { loss: Estimate::exact(loss), unseen_loss: None, ..path.clone() };
@@ -172,7 +173,7 @@ fn unknown_legs(path: &Path) -> Option<String> {
         .then(|| format!("No chain passes both of {}: the round trip between them is not known.", unknown.join(", ")))
 }
 
-/// Windows that hold what path and queue do, if that would help.
+/// Windows that hold what path and queue hold, if that would help.
 fn larger_windows(path: &Path, hop: &Hop, now: &Forecast, forecaster: &mut Forecaster) -> Option<LargerWindows> {
     let window = buffer(path, &hop.rtt_s, &hop.rate_bit_s);
     if now.limit != Limit::Window || window <= path.window() {
@@ -254,7 +255,7 @@ fn gateway(path: &Path) -> Advice {
     }
 }
 
-/// To three digits, as people read it.
+/// Rounded to three digits, for people.
 fn rounded(bytes: u64) -> u64 {
     let step = 10_u64.pow(bytes.max(1).ilog10().saturating_sub(2));
     bytes / step * step

@@ -9,7 +9,7 @@ use ekiden_units::Time;
 
 use crate::{Queued, Signals};
 
-/// The times by which CoDel decides.
+/// The time parameters of CoDel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodelTimes {
     /// The standing queue's acceptable delay (RFC 8289, section 4.4).
@@ -17,8 +17,8 @@ pub struct CodelTimes {
     /// How long the delay must have been above the target before a packet is dropped: about the longest round trip of the
     /// connections (section 4.3).
     pub interval: Time,
-    /// A delay so long has begun a slow start's overshoot, which doubles in each round trip: the interval is not waited for.
-    /// `None`, as in the RFC: it always is.
+    /// A delay of this length shows that a slow start overshoots. The overshoot doubles in each round trip, so CoDel drops
+    /// without waiting for the interval. `None`, as in the RFC: it always waits.
     pub overshoot: Option<Time>,
 }
 
@@ -63,7 +63,7 @@ impl<P: Queued> Fifo<P> {
         self.packets.push_back((arrival_ns, packet));
     }
 
-    /// The first one, and when it arrived.
+    /// The first packet, and when it arrived.
     pub fn pop(&mut self) -> Option<(u64, P)> {
         let head = self.packets.pop_front()?;
         self.bytes -= u64::from(head.1.bytes());
@@ -152,12 +152,12 @@ impl Codel {
         is_marked
     }
 
-    /// So many packets were dropped in overload: dropping goes on at the rate that this calls for.
+    /// Takes the number of packets that were dropped in overload: dropping goes on at the rate that this number calls for.
     pub fn on_overload(&mut self, packets: u64) {
         self.count += packets;
     }
 
-    /// The packet at the head, and whether the delay has been above the target for so long that it may be dropped
+    /// The packet at the head, and whether it may be dropped: whether the delay has been above the target for an interval
     /// (section 5.6).
     fn take<P: Queued>(&mut self, now_ns: u64, queue: &mut Fifo<P>, others: u64) -> (Option<(u64, P)>, bool) {
         let Some(head) = queue.pop() else {
@@ -170,7 +170,7 @@ impl Codel {
             return (Some(head), false);
         }
         let mut first_above_ns = *self.first_above_ns.get_or_insert(now_ns.saturating_add(self.times.interval.0));
-        // The flow's own: a packet that has waited for others overshoots nothing.
+        // The flow's own queue: a packet that has waited behind other flows is no sign of an overshoot.
         let is_own = queue.bytes() > self.mtu;
         if is_own && self.times.overshoot.is_some_and(|overshoot| delay >= overshoot.0) {
             first_above_ns = first_above_ns.min(now_ns);

@@ -21,7 +21,7 @@ impl Queue {
         self.holds(waiting_packets + 1, waiting_bytes + u64::from(bytes))
     }
 
-    /// Whether so many packets of so many bytes are within the limit.
+    /// Whether a queue of this number of packets and bytes is within the limit.
     pub fn holds(self, packets: usize, bytes: u64) -> bool {
         match self {
             Self::Bytes(limit) => bytes <= limit.0,
@@ -45,7 +45,7 @@ impl<'de> Deserialize<'de> for Queue {
     }
 }
 
-/// Takes a queue's limit from a text, and says what it should look like if it is something else.
+/// Parses a queue's limit, and describes the expected form if the text is something else.
 struct FromText;
 
 impl Visitor<'_> for FromText {

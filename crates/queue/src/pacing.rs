@@ -1,90 +1,97 @@
-//! How fast a tunnel's connection may send, so that the path's own queue stays short.
+//! The sending rate of a tunnel's connection, so that the path's own queue stays short.
 //!
-//! A loss-based congestion control fills the queue of the path until that drops. Each loss then stops all that is inside the
-//! tunnel for a round trip. So once the round-trip time has grown, or data were lost, the connection gets a window of its own:
-//! what the path delivers in its least round-trip time and a little more, as in TCP Vegas (Brakmo and Peterson, IEEE JSAC 13(8),
-//! 1995) and FAST. It is paced at that window for each round trip. What does not go waits in front of the connection, in a queue
-//! that is managed.
+//! A loss-based congestion control fills the queue of the path until the queue drops packets. Each loss then stops all that
+//! is inside the tunnel for a round trip. So once the round-trip time has grown, or data were lost, the connection gets a
+//! window of its own: what the path delivers in its least round-trip time and a little more, as in TCP Vegas (Brakmo and
+//! Peterson, IEEE JSAC 13(8), 1995) and FAST. It is paced at that window for each round trip. The rest waits in front of the
+//! connection, in a managed queue.
 //!
-//! Round-trip times vary also where no queue is: hosts are late, and so are radio links. A window that follows each of them would
-//! shrink, deliver less for it, and shrink again. So what the path delivers is the most of several rounds, as in BBR
-//! (draft-ietf-ccwg-bbr, section 5.5), and every few rounds a larger window asks whether it delivers more.
+//! Round-trip times also vary where there is no queue: hosts are late, and so are radio links. A window that followed each
+//! of them would shrink, deliver less for it, and shrink again. So the path's delivery rate is the greatest of several
+//! rounds, as in BBR (draft-ietf-ccwg-bbr, section 5.5), and every few rounds a larger window probes whether the path
+//! delivers more.
 //!
-//! Where others fill the path's queue, such a connection would give way to them until nothing is left. If the queue stays long
-//! although it gives way, it is not limited for a while, and its congestion control gets its share.
+//! If cross traffic fills the path's queue, such a connection would give way until it has nothing left. If the queue stays
+//! long although the connection gives way, the connection is not limited for a while, and its congestion control gets its
+//! share.
 //!
-//! Connections of one tunnel share the path and its queue, and none could tell its siblings from others. So all of them are limited, or
-//! none is, and all begin again together.
+//! Connections of one tunnel share the path and its queue, and none could distinguish its siblings from cross traffic. So
+//! either all of them are limited or none, and all begin again together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ekiden_units::Time;
 
-/// How often a connection is to be looked at while packets are sent.
+/// The interval at which a connection is to be looked at while packets are sent.
 pub const LOOKING: Time = Time::ms(10);
-/// The delay in the path's queue that is aimed at: at first, and the least to which losses lower it.
+/// The target delay of the path's queue: at first, and the least to which losses lower it.
 const DELAYS: [Time; 2] = [Time::ms(20), Time::ms(5)];
-/// On a slow path the queue may have so many bytes of all siblings, if their delay is no longer than this.
+/// On a slow path the target of the queue is this many bytes of all siblings together, if their delay is at most
+/// `SLOW_DELAY`.
 const SLOW_BYTES: f64 = 12_000.0;
 const SLOW_DELAY: Time = Time::ms(200);
-/// The path delivers the most of so many rounds; of so many while the queue is long, when it may have become slower.
+/// The number of rounds whose greatest rate is the path's delivery rate: usually, and while the queue is long, when the path
+/// may have become slower.
 const ROUNDS: usize = 10;
 const ROUNDS_LONG: usize = 2;
-/// While the window is used up and the queue has been short for so many rounds, it grows: by so much more each time, by no more
-/// than makes so long a queue, and by no more than this part. In one of so many rounds it grows although the queue seems long.
+/// Rounds with a short queue and a used-up window before the window grows. Its growth rises by `GROWTH_STEP` with each
+/// further round, up to a queue of `GROWTH`, and up to the part `GROWTH_MOST`. In one of `ASKING_ROUNDS` rounds the window
+/// grows although the queue seems long.
 const GROWTH_AFTER: u32 = 3;
 const GROWTH_STEP: f64 = 0.1;
 const GROWTH: Time = Time::ms(20);
 const GROWTH_MOST: f64 = 0.5;
 const ASKING_ROUNDS: u32 = 8;
-/// So often the queue is let run empty, for one round with less than the path delivers: else the least round-trip time would have
-/// a queue in it. All siblings do so at once: one alone would find the queue of the others.
+/// The interval at which the queue is emptied, by one round with less than the path delivers: otherwise the least round-trip
+/// time would contain a queue. All siblings do so at once: one alone would see the queue of the others.
 const EMPTYING: Time = Time::secs(10);
 const EMPTYING_PART: f64 = 0.7;
 const EMPTYING_LEAST: f64 = 3_000.0;
-/// The least round-trip time is that of the last one or two of these times: a route can become longer, and a radio link worse.
+/// The least round-trip time is that of the last one or two periods of this length: a route can become longer, and a radio
+/// link worse.
 const LEAST_OF: Time = Time::secs(15);
-/// The window changes once a round trip, and is spread over one, but over no less than this.
+/// The window changes once a round trip, and is spread over one. This is the minimum of both.
 const ROUND_LEAST: Time = Time::ms(20);
-/// The window is spread over a round trip, and over at most so many of those that are aimed at: a path that has held packets for
-/// seconds delivers them at once then.
+/// The window is spread over a round trip, but at most over this many target round trips: a path that has held packets for
+/// seconds then delivers them at once.
 const SPREAD_MOST: f64 = 4.0;
 /// The smallest window.
 const WINDOW_LEAST: f64 = 4_500.0;
-/// Others fill the queue if it was twice as long as aimed at in so many more rounds than it was not, and at least for this time.
-/// While the connection has more in flight than its window and this part of it, the queue is still its own.
+/// The queue belongs to cross traffic if the rounds in which it was twice its target exceed the other rounds by
+/// `OTHERS_ROUNDS`, over at least `OTHERS_LEAST`. While the connection has more in flight than its window and the part
+/// `OTHERS_PART` of it, the queue is still its own.
 const OTHERS_ROUNDS: u32 = 8;
 const OTHERS_LEAST: Time = Time::ms(500);
 const OTHERS_PART: f64 = 0.5;
-/// For at least so long no sibling is limited then, and on until the queue is next let run empty.
+/// The minimum time for which no sibling is then limited. It goes on until the queue is next emptied.
 const SHARING: Time = Time::secs(5);
 
-/// What is seen of a connection.
+/// The measured state of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen {
     /// The smoothed round-trip time.
     pub rtt: Time,
-    /// Bytes that the other end has acknowledged, in all, with those that it has selectively acknowledged.
+    /// Bytes acknowledged by the other end in all, selectively acknowledged ones included.
     pub acked: u64,
-    /// Segments that have arrived at the other end, in all, as bytes: as if all were full.
+    /// Segments that have arrived at the other end in all, as bytes: as if all were full.
     pub arrived: u64,
     /// Segments sent again, in all.
     pub retransmits: u64,
-    /// Bytes that are on their way.
+    /// Bytes in flight.
     pub in_flight: u64,
 }
 
-/// Connections that share a path, and what one has found for all.
+/// Connections that share a path, and what one of them has found for all.
 #[derive(Debug)]
 pub struct Siblings {
     number: f64,
-    /// Others fill the path's queue, at least until then, in nanoseconds.
+    /// The time until which cross traffic fills the path's queue, at least, in nanoseconds.
     shares_until: AtomicU64,
 }
 
 impl Siblings {
-    /// So many connections, which all go from one host to one other.
+    /// For `number` connections, all from one host to one other host.
     pub fn new(number: usize) -> Arc<Self> {
         Arc::new(Self { number: number.max(1) as f64, shares_until: AtomicU64::default() })
     }
@@ -96,25 +103,25 @@ pub struct Pacing {
     siblings: Arc<Siblings>,
     /// In bytes. `None`: no limit.
     window: Option<f64>,
-    /// The window is not spread over more than this time.
+    /// The maximum time over which the window is spread.
     spread_most: Time,
     delay: Time,
     round: Option<Round>,
-    /// Since then nothing waits for the connection.
+    /// Since when nothing waits for the connection.
     idle_since: Option<Time>,
-    /// The least round-trip times of now and of before, and when now began.
+    /// The least round-trip times of the present and the previous period, and when the present one began.
     least: [Time; 2],
     least_since: Time,
-    /// Of the last rounds, the latest first, in bytes per second.
+    /// The rates of the last rounds, the latest first, in bytes per second.
     rates: [f64; ROUNDS],
-    /// In so many more rounds than not the queue was twice as long as aimed at, and since then.
+    /// By how many the rounds with a queue of twice its target exceed the other rounds, and since when.
     long: u32,
     long_since: Time,
-    /// For so many rounds in a row the window was used up and the queue short.
+    /// The number of rounds in a row in which the window was used up and the queue short.
     grown: u32,
-    /// Rounds since the window was last larger than what the path has delivered.
+    /// Rounds since the window last exceeded what the path had delivered.
     unasked: u32,
-    /// When the queue was last let run empty.
+    /// When the queue was last emptied.
     emptied: Time,
 }
 
@@ -124,7 +131,7 @@ struct Round {
     begin: Time,
     seen: Seen,
     rtt_least: Time,
-    /// For so long nothing waited for the connection.
+    /// The time in which nothing waited for the connection.
     idle: Time,
 }
 
@@ -153,8 +160,8 @@ impl Pacing {
         }
     }
 
-    /// Whether packets wait for the connection now. To be said whenever some were sent. Times are those of one clock that all
-    /// connections share.
+    /// Takes whether packets wait for the connection now. To be called whenever some were sent. Times are those of one clock
+    /// that all connections share.
     pub fn waiting(&mut self, now: Time, is_waiting: bool) {
         if !is_waiting {
             self.idle_since.get_or_insert(now);
@@ -163,7 +170,7 @@ impl Pacing {
         }
     }
 
-    /// The connection is looked at, which should happen often in a round trip. Returns the rate from now on, in bytes per second,
+    /// Takes the state of the connection, several times in a round trip. Returns the rate from now on, in bytes per second,
     /// or `None` for no limit.
     pub fn look(&mut self, now: Time, seen: Seen) -> Option<u64> {
         if now >= self.least_since + LEAST_OF {
@@ -175,7 +182,7 @@ impl Pacing {
         }
         let round = self.round.get_or_insert(Round::new(now, seen));
         round.rtt_least = round.rtt_least.min(seen.rtt);
-        // As it was when the round began: where the queue grows, today's may grow as fast as time passes.
+        // The round trip when the round began: in a growing queue the present one may grow as fast as time passes.
         if now >= round.begin + round.seen.rtt.max(ROUND_LEAST) {
             let mut ended = *round;
             if let Some(since) = self.idle_since {
@@ -199,7 +206,7 @@ impl Pacing {
         let least = seconds(self.least[0].min(self.least[1]));
         let slow = |bytes: f64| bytes / self.fastest(ROUNDS);
         let delay = seconds(self.delay).max(slow(SLOW_BYTES / self.siblings.number).min(seconds(SLOW_DELAY)));
-        // Each sibling may have as much, and has no smaller window than the smallest.
+        // Each sibling may have as much in the queue, and has at least the smallest window.
         let own = slow(SLOW_BYTES).min(seconds(SLOW_DELAY)).max(slow(WINDOW_LEAST));
         let longer = 2.0 * seconds(DELAYS[0]).max(own);
         // The least of the round: a burst makes the queue long for a part of it.
@@ -212,14 +219,14 @@ impl Pacing {
             (false, long) => (long.saturating_sub(1), self.long_since),
         };
         if self.long >= OTHERS_ROUNDS && now >= self.long_since + OTHERS_LEAST {
-            // All let the queue run empty then: whoever is not limited empties nothing.
+            // All siblings empty the queue then: a connection without a limit empties nothing.
             self.siblings.shares_until.store(((now + SHARING).0 / EMPTYING.0 + 1) * EMPTYING.0, Ordering::Relaxed);
         }
         if now.0 < self.siblings.shares_until.load(Ordering::Relaxed) {
             (self.window, self.long) = (None, 0);
             return;
         }
-        // A loss of a connection with little to send says nothing of what the path can do.
+        // A loss of a connection with little to send says nothing about the path's capacity.
         let begins = waits > delay || has_lost && is_used;
         if self.window.is_none() && !begins {
             return;
@@ -231,7 +238,7 @@ impl Pacing {
         let path = self.fastest(if is_longer { ROUNDS_LONG } else { ROUNDS });
         let window = if now.0 / EMPTYING.0 != self.emptied.0 / EMPTYING.0 {
             self.emptied = now;
-            // The most of the rounds of each sibling is together more than the path delivers.
+            // The sum of each sibling's greatest rate is more than the path delivers.
             let path = if self.siblings.number > 1.0 { self.usual() } else { path };
             (path * least * EMPTYING_PART).max(EMPTYING_LEAST)
         } else {
@@ -241,7 +248,7 @@ impl Pacing {
         self.spread_most = Time(((least + delay) * SPREAD_MOST * 1e9) as u64);
     }
 
-    /// Whether the connection has more in flight than it should: what it sent before its window became smaller.
+    /// Whether the connection has more in flight than it should: data sent before its window became smaller.
     fn fills(&self, seen: Seen) -> bool {
         let spread = seconds(seen.rtt) / seconds(self.spread_most);
         self.window.is_some_and(|window| seen.in_flight as f64 > window * spread.max(1.0) * (1.0 + OTHERS_PART))
@@ -256,18 +263,18 @@ impl Pacing {
         }
     }
 
-    /// The most that the path has delivered in the last rounds.
+    /// The greatest rate that the path has delivered in the last rounds.
     fn fastest(&self, rounds: usize) -> f64 {
         self.rates[..rounds].iter().copied().fold(1.0, f64::max)
     }
 
-    /// What the path has delivered in the last rounds on average.
+    /// The mean rate that the path has delivered in the last rounds.
     fn usual(&self) -> f64 {
         let known = self.rates.iter().filter(|rate| **rate > 0.0);
         known.clone().sum::<f64>() / known.count().max(1) as f64
     }
 
-    /// By which part the window is larger than what the path has delivered in a round `trip`, in seconds.
+    /// The part by which the window exceeds what the path has delivered in a round `trip`, in seconds.
     fn growth(&mut self, is_short: bool, trip: f64) -> f64 {
         self.grown = if is_short { self.grown + 1 } else { 0 };
         self.unasked += 1;
@@ -288,8 +295,8 @@ impl Round {
         Self { begin: now, seen, rtt_least: seen.rtt, idle: Time(0) }
     }
 
-    /// In bytes per second. Acknowledged bytes leap when a gap closes that was not known to be one, and segments are not all full:
-    /// the lesser of the two.
+    /// In bytes per second, the lesser of two counts: acknowledged bytes leap when an unknown gap closes, and segments are
+    /// not all full.
     fn rate(&self, now: Time, seen: Seen) -> f64 {
         let acked = seen.acked.saturating_sub(self.seen.acked);
         let arrived = seen.arrived.saturating_sub(self.seen.arrived);

@@ -1,8 +1,9 @@
-//! How streams of several service classes share one leg: as the weights of their classes say, while the leg is full.
+//! How streams of several service classes share one leg: by the weights of their classes, while the leg is full.
 //!
-//! Each stream has a TCP connection of its own, and connections share a line by how aggressive each is and how many there are. So the
-//! sender paces them. [`carried`] sees all connections of the leg as one, and says how much they may send while the queue stays short. That
-//! is divided between the classes, and what a class gets between its streams. What one does not use goes to the others.
+//! Each stream has a TCP connection of its own, and connections share a line by their number and by how aggressive each is.
+//! So the sender paces them. [`carried`] treats all connections of the leg as one, and gives the rate that they may send
+//! together while the queue stays short. That rate is divided between the classes, and the rate of a class between its
+//! streams. What one does not use goes to the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,42 +13,43 @@ use carried::{All, Carried};
 
 mod carried;
 
-/// A leg is divided while streams of two classes are open on it, and for so long after.
+/// How long a leg is divided after the last moment at which streams of two classes were open on it.
 const KEPT: Time = Time::secs(10);
-/// Whoever gets less than this part of what it may have does not want more: the line, or its program, holds it back.
+/// A stream that gets less than this part of its limit does not want more: the line, or its program, is its limit.
 const USED: f64 = 0.9;
-/// It is left so many times what it gets, to grow: faster than a congestion window grows once slow start has ended.
+/// The limit of such a stream, as a multiple of what it gets. It can grow faster than a congestion window does once slow
+/// start has ended.
 const ROOM: f64 = 1.1;
-/// What a stream gets is seen over a round trip, and over no less than this.
+/// The rate of a stream is measured over a round trip, but at least over this time.
 const ROUND_LEAST: Time = Time::ms(100);
-/// How much the last round counts in what a stream gets.
+/// The weight of the last round in the mean rate of a stream.
 const NEW_PART: f64 = 0.4;
-/// No stream is held to less, in bytes per second.
+/// The least limit of a stream, in bytes per second.
 const RATE_LEAST: f64 = 1_500.0;
 
-/// What a class of streams is to get of a leg.
+/// The service that a class of streams gets of a leg.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Service {
     /// Its part of a full leg, in relation to the weights of the other classes there.
     pub weight: u32,
-    /// The most that its streams get of a leg, together.
+    /// The maximum rate of its streams together.
     pub ceiling: Option<BitRate>,
-    /// What they get, together, where the leg carries so much, whatever the weights say.
+    /// The minimum rate of its streams together if the leg carries that much, whatever the weights say.
     pub floor: Option<BitRate>,
 }
 
 /// A connection that carries a stream.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamSeen {
-    /// The same for the same stream at each look.
+    /// An identifier that stays the same for a stream at each look.
     pub stream: u64,
-    /// Its class, as a place in the list of services.
+    /// Its class, as an index into the list of services.
     pub class: usize,
     /// The smoothed round-trip time of its connection.
     pub rtt: Time,
-    /// The least that it has had.
+    /// The least round-trip time of its connection.
     pub rtt_least: Time,
-    /// Bytes that have arrived at the other end, in all, with those that it has selectively acknowledged.
+    /// Bytes that have arrived at the other end in all, selectively acknowledged ones included.
     pub acked: u64,
     /// Segments sent again, in all.
     pub retransmits: u64,
@@ -59,9 +61,9 @@ pub struct StreamSeen {
 #[derive(Debug, Default)]
 pub struct Sharing {
     streams: BTreeMap<u64, Stream>,
-    /// Of each class, how many streams are open, and when one was last there.
+    /// For each class, how many streams are open, and when one was last there.
     classes: BTreeMap<usize, (u32, Time)>,
-    /// All connections as if they were one, and what the leg carries.
+    /// All connections as if they were one, and the rate that the leg carries.
     all: All,
     carried: Carried,
 }
@@ -74,20 +76,20 @@ struct Stream {
     acked_at_round: u64,
     /// Whether data has waited in this round.
     has_waited: bool,
-    /// What it gets, and what it wants, in bytes per second; 0 in its first round.
+    /// The rate that it gets, and the rate that it wants, in bytes per second; 0 in its first round.
     gets: f64,
     wants: f64,
-    /// What it may send, in bytes per second, and the least of that in this round.
+    /// Its limit in bytes per second, and the least limit in this round.
     may: f64,
     may_least: f64,
 }
 
-/// Who wants a part of something.
+/// A wish for a part of the rate.
 #[derive(Debug, Clone, Copy)]
 struct Wish {
     weight: f64,
     floor: f64,
-    /// No more is wanted.
+    /// The maximum that is wanted.
     most: f64,
 }
 
@@ -118,8 +120,8 @@ impl Sharing {
         }
     }
 
-    /// All streams of the leg are looked at, which should happen often in a round trip. Returns for each, in the same order, the rate
-    /// from now on in bytes per second; `None` for no limit.
+    /// Takes the state of all streams of the leg, several times in a round trip. Returns for each, in the same order, the
+    /// rate from now on in bytes per second; `None` for no limit.
     pub fn look(&mut self, now: Time, services: &[Service], shown: &[StreamSeen]) -> Vec<Option<u64>> {
         let there: BTreeSet<u64> = shown.iter().map(|of| of.stream).collect();
         self.streams.retain(|id, _| there.contains(id));
@@ -137,14 +139,15 @@ impl Sharing {
         };
         let wishes: Vec<Wish> = self.classes.keys().map(wish).collect();
         let ceiling = |class: &usize| services[*class].ceiling.map_or(f64::INFINITY, bytes_s);
-        // What each class gets when all want more: one that wants little now may begin to want more at any time.
+        // The rate of each class if all want more: a class that wants little now may want more at any time.
         let hungry = |(wish, class): (&Wish, &usize)| Wish { most: ceiling(class), ..*wish };
         let hungry: Vec<Wish> = wishes.iter().zip(self.classes.keys()).map(hungry).collect();
         let parts = divide(total, &wishes).into_iter().zip(divide(total, &hungry)).map(|(now, then)| now.max(then));
         let mut rates = BTreeMap::new();
         for (class, part) in self.classes.keys().zip(parts).filter(|(_, part)| part.is_finite()) {
             let (ids, wants): (Vec<u64>, Vec<f64>) = of_class(*class).unzip();
-            // Streams that together want less than their class may have are not held back: each may take all that is left.
+            // Streams that together want less than the rate of their class are not held back: each may take all that is
+            // left.
             let left = (part - wants.iter().sum::<f64>()).max(0.0);
             let even = part / wants.len().max(1) as f64;
             let wishes: Vec<Wish> = wants.iter().map(|wants| Wish { weight: 1.0, floor: 0.0, most: *wants }).collect();
@@ -173,7 +176,7 @@ impl Sharing {
             stream.look(now, of);
         }
         self.all.is_waiting = shown.iter().any(|of| of.is_waiting);
-        // Where nothing was acknowledged, nothing is new.
+        // If nothing was acknowledged, there is no new round-trip time.
         if rtt.0 != u64::MAX {
             (self.all.rtt, self.all.rtt_least) = (rtt, rtt_least);
         }
@@ -202,7 +205,7 @@ impl Stream {
         }
         let gets = of.acked.saturating_sub(self.acked_at_round) as f64 / lasted.as_secs();
         self.gets = if self.gets == 0.0 { gets } else { self.gets + (gets - self.gets) * NEW_PART };
-        // What neither its limit nor its program holds back, the line does.
+        // A stream that neither its limit nor its program holds back is held back by the line.
         let is_held_by_limit = self.may_least.is_infinite() || self.gets >= self.may_least * USED;
         self.wants = if self.has_waited && is_held_by_limit { f64::INFINITY } else { self.gets * ROOM };
         (self.round, self.acked_at_round, self.has_waited) = (now, of.acked, of.is_waiting);
@@ -215,19 +218,20 @@ fn is_there((open, since): &(u32, Time), now: Time) -> bool {
     *open > 0 || now.since(*since) < KEPT
 }
 
-/// Divides by weight. Nobody gets more than it wants, and nobody less than its floor while all floors can be met.
+/// Divides by weight. None gets more than it wants, and none less than its floor while all floors can be met.
 fn divide(total: f64, wishes: &[Wish]) -> Vec<f64> {
     let mut parts: Vec<f64> = wishes.iter().map(|wish| wish.floor.min(wish.most)).collect();
     let floors: f64 = parts.iter().sum();
     if floors > total {
-        // By floor, as if that were the weight.
+        // By floor, as if the floors were the weights.
         let by_floor = |wish: &Wish| Wish { weight: wish.floor.max(1.0), floor: 0.0, most: wish.most };
         return divide(total, &wishes.iter().map(by_floor).collect::<Vec<_>>());
     }
     if total.is_infinite() {
         return wishes.iter().map(|wish| wish.most).collect();
     }
-    // The level at which each has its weight's part, or its floor or most where that is more or less, is found by halving.
+    // Bisection finds the level at which each has its weight's part, or its floor if that is more, or its maximum if that is
+    // less.
     let at = |level: f64, parts: &mut Vec<f64>| {
         for (part, wish) in parts.iter_mut().zip(wishes) {
             *part = (wish.weight * level).max(wish.floor).min(wish.most);

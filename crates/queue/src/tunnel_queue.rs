@@ -1,4 +1,4 @@
-//! What waits in front of a tunnel's connection, simulated or real: in one queue, or in one per flow.
+//! The queue in front of a tunnel's connection, simulated or real: one queue, or one for each flow.
 
 use std::collections::VecDeque;
 
@@ -8,8 +8,8 @@ use crate::codel::CodelTimes;
 use crate::flow_queue::FlowQueue;
 use crate::{Pull, Queue, QueueLength, Queued, Signals};
 
-/// A delay of so many percent of the interval is that of a slow start which overshoots. One that does not may make a queue of half
-/// of what is in flight, and the interval is at least a round trip of those inside.
+/// The delay, as a percentage of the interval, from which on a slow start overshoots. One that does not overshoot may make a
+/// queue of half of what is in flight, and the interval is at least a round trip of the connections inside.
 const OVERSHOOT_PERCENT: u64 = 30;
 
 /// The queue at one end of one connection.
@@ -54,7 +54,7 @@ impl<P: Queued> TunnelQueue<P> {
         }
     }
 
-    /// The length of the packet that comes next. `None` if none waits, and for FQ-CoDel, which decides when it is taken.
+    /// The length of the next packet. `None` if none waits, and with FQ-CoDel, which decides when the packet is taken.
     pub fn next_bytes(&self) -> Option<u32> {
         match &self.waiting {
             Waiting::DropTail { packets, .. } => packets.front().map(Queued::bytes),

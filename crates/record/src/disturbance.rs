@@ -36,14 +36,14 @@ pub struct Disturbance {
 }
 
 impl Disturbance {
-    /// What the machine did to a run with these counters, whose programs waited for processors so much of it ([`Record::waited_percent`]);
-    /// `None` if the run is valid. It is if
+    /// How the machine disturbed a run with these counters. `waited_percent` is the part of the run that a program waited
+    /// for a processor ([`Record::waited_percent`]). `None` if the run is valid. It is valid if
     /// - the emulation lost no packet itself,
     /// - on no link were more than 1 % of packets more than 1 ms late,
-    /// - and no packet was later than the shortest queue of any link takes to drain. The emulation stands still for
-    ///   all links at once. What it then sends at once overflows such a queue, at the next link or behind the sender that
-    ///   the acknowledgements wake. A stall of 45 ms over a queue of 11 ms lost 286 packets and half of a run's goodput,
-    ///   while 99 % of packets were less than 0.2 ms late,
+    /// - no packet was later than the shortest queue of any link takes to drain. The emulation stands still for all links at
+    ///   once. The packets that it then sends at once overflow such a queue, at the next link or behind the sender that the
+    ///   acknowledgements wake. A stall of 45 ms over a queue of 11 ms lost 286 packets and half of a run's goodput, while
+    ///   99 % of packets were less than 0.2 ms late,
     /// - and no program waited for a processor for more than 15 % of the run.
     pub fn of(links: &[LinkDirection], waited_percent: Option<f64>) -> Option<Self> {
         let overruns = links.iter().fold(0_u64, |sum, link| sum.saturating_add(link.overruns));
@@ -82,11 +82,11 @@ impl Display for Disturbance {
 }
 
 impl Record {
-    /// What the machine did to the run, by [`Disturbance::of`]; `None` if it is valid. Where time is virtual no machine
-    /// disturbs.
+    /// How the machine disturbed the run, by [`Disturbance::of`]; `None` if it is valid. In virtual time no machine disturbs
+    /// a run.
     ///
-    /// How much a hypervisor took ([`Record::stolen_percent`]) explains a disturbance, and is none: what it did to the
-    /// packets is in their lateness.
+    /// The time that a hypervisor took ([`Record::stolen_percent`]) explains a disturbance, and is none itself: its effect
+    /// on the packets is in their lateness.
     pub fn disturbance(&self) -> Option<Disturbance> {
         Disturbance::of(&self.links, self.waited_percent)
     }

@@ -1,4 +1,4 @@
-//! Where a run puts what it samples, and what a record says of it.
+//! Where a run puts its samples, and what a record says about them.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,16 +6,16 @@ use crate::sample::{QueueSample, Sample};
 
 /// Takes the samples of a run while it goes on.
 ///
-/// A run looks at its senders and queues again and again. It says so by [`Series::look`], and gives what it sees only if that is
-/// wanted.
+/// A run looks at its senders and queues again and again. It announces each look by [`Series::look`], and gives its samples
+/// only if they are wanted.
 pub trait Series {
-    /// A look begins, later than the one before. Returns whether what is seen is wanted.
+    /// A look begins, later than the one before. Returns whether its samples are wanted.
     fn look(&mut self, at_us: u64) -> bool;
 
     /// A sender, as it is at this look.
     fn sample(&mut self, sample: Sample);
 
-    /// A queue that has changed since it was given last. When the run has ended, also without a look.
+    /// A queue that has changed since it was last given. At the end of the run it is also given without a look.
     fn queue(&mut self, queue: QueueSample);
 }
 
@@ -45,7 +45,8 @@ impl Series for Kept {
 /// The files beside a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeriesFiles {
-    /// One look in so many is there: 1 is all, and a power of two is what was left of more than the budget.
+    /// The files have one look in this many: 1 means all, and a greater power of two means that the run had more samples
+    /// than the budget.
     pub one_of: u64,
     /// The senders; absent without a sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]

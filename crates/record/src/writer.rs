@@ -1,6 +1,6 @@
 //! Series on disk: written while a run goes on, within a budget.
 //!
-//! How many samples a run keeps, and which are given up when there are more, is decided here.
+//! This module decides how many samples a run keeps, and which are dropped when there are more.
 
 use std::fs;
 use std::io::{self, ErrorKind, Seek};
@@ -13,25 +13,26 @@ use crate::sample::{QueueSample, Row, Sample};
 use crate::series::{Series, SeriesFile, SeriesFiles};
 use crate::table::{TableReader, TableWriter};
 
-/// The most samples that a run keeps unless told otherwise: 1,000 connections for 100 s, ten times a second.
+/// The default budget of samples of a run: 1,000 connections for 100 s, ten times a second.
 pub const SAMPLES_MOST: u64 = 1_000_000;
 
 /// Writes the series of a run beside its record.
 ///
-/// When there are more samples than the budget, every second look is given up, those in the files too, and from then on only
-/// every second look is wanted; and so again. So the looks that are kept are evenly spaced over the whole run, and they are those
-/// of a run that looks so much less often. What is given up follows from the looks and samples alone.
+/// When there are more samples than the budget, every second look is dropped, in the files too, and from then on only every
+/// second look is wanted. This repeats. So the kept looks are evenly spaced over the whole run, and equal those of a run
+/// with that longer interval between looks. Only the looks and samples decide what is dropped.
 ///
-/// Without [`SeriesWriter::finish`] nothing is left. Of a run whose record goes into a stream, such as `/dev/null`, nothing is kept.
+/// Without [`SeriesWriter::finish`] nothing is left. Nothing is kept of a run whose record goes into a stream, such as
+/// `/dev/null`.
 pub struct SeriesWriter {
-    /// Whether there is a place beside the record: not if that goes into a stream.
+    /// Whether there is a place beside the record: not if the record goes into a stream.
     has_place: bool,
     most: u64,
-    /// One look in so many is wanted.
+    /// One look in this many is wanted.
     one_of: u64,
     /// How many looks there were.
     looks: u64,
-    /// When those were that are kept.
+    /// The times of the kept looks.
     kept: Vec<u64>,
     samples: Table<Sample>,
     queues: Table<QueueSample>,
@@ -54,11 +55,11 @@ impl SeriesWriter {
         }
     }
 
-    /// Writes the record that `write` writes, and the series: both, or neither if it fails. It is told where the series could not be written, and
-    /// may write a record without one: then no series is there.
+    /// Writes the record that `write` writes, and the series: both, or neither if `write` fails. If the series could not be
+    /// written, `write` is told so, and may write a record without one: then there is no series.
     ///
     /// # Errors
-    /// Those of `write`; then what was there stays. Otherwise if a file cannot be renamed or removed.
+    /// Those of `write`; then the earlier files stay. Otherwise if a file cannot be renamed or removed.
     pub fn finish_with<T, E: From<Error>>(
         self,
         write: impl FnOnce(Result<SeriesFiles, Error>) -> Result<T, E>,
@@ -78,10 +79,10 @@ impl SeriesWriter {
         }
     }
 
-    /// Gives the files their names, in place of those that were there.
+    /// Gives the files their names, in place of the earlier files.
     ///
     /// # Errors
-    /// If a file could not be written, now or earlier. Then what was there stays.
+    /// If a file could not be written, now or earlier. Then the earlier files stay.
     pub fn finish(self) -> Result<SeriesFiles, Error> {
         let (files, series) = self.prepare()?;
         series.publish()?;
@@ -105,7 +106,7 @@ impl SeriesWriter {
         self.samples.rows() + self.queues.rows() > self.most || self.kept.len() as u64 > self.most
     }
 
-    /// Gives up every second look.
+    /// Drops every second look.
     fn thin(&mut self) -> Result<(), Error> {
         self.one_of *= 2;
         self.kept = self.kept.iter().skip(1).step_by(2).copied().collect();
@@ -130,7 +131,7 @@ impl SeriesWriter {
 
 impl Series for SeriesWriter {
     fn look(&mut self, at_us: u64) -> bool {
-        // An even number of looks, the last of which stays: so nothing that is kept belongs to a look that is to come.
+        // An even number of looks, the last of which stays: so no kept sample belongs to a look that is still to come.
         while self.failure.is_none() && self.is_full() && self.kept.len() >= 2 && self.kept.len().is_multiple_of(2) {
             let thinned = self.thin();
             self.note(thinned);
@@ -175,11 +176,11 @@ impl Prepared {
     }
 }
 
-/// Takes a series away that was there.
+/// Removes an earlier series.
 fn remove(place: &Path) -> Result<(), Error> {
     match fs::remove_file(place) {
         Ok(()) => Ok(()),
-        // What has a name that is too long is not there.
+        // A file with too long a name does not exist.
         Err(source) => match source.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename => Ok(()),
             _ => Err(unwritable(place, source)),
@@ -189,7 +190,7 @@ fn remove(place: &Path) -> Result<(), Error> {
 
 /// Each queue as it is at the looks in `kept`, if it has changed since the one before.
 fn thin_queues(kept: &[u64], from: &mut TableReader<QueueSample>, to: &mut TableWriter<QueueSample>) -> io::Result<()> {
-    // What is in the file of each queue, and what it was at the latest look that was read.
+    // The last state of each queue in the file, and its state at the latest look that was read.
     let mut written: Vec<QueueSample> = Vec::new();
     let mut changed: Vec<QueueSample> = Vec::new();
     let mut write = |changed: &mut Vec<QueueSample>| -> io::Result<()> {

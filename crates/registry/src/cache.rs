@@ -154,8 +154,8 @@ impl Cache {
     }
 }
 
-/// Takes back what a file says that holds no more: who was expelled must not come back with it. Returns what became of it. Where the file
-/// cannot be removed, for its folder belongs to another user, it is overwritten with `nobody`.
+/// Takes back a file that no longer holds: an expelled node must not come back with it. Returns the result. If the file
+/// cannot be removed, because its folder belongs to another user, it is overwritten with `nobody`.
 fn withdraw(path: &Path, nobody: &Content) -> &'static str {
     match std::fs::remove_file(path).map_err(|error| error.kind()) {
         Ok(()) => return "; what it said is removed",

@@ -1,6 +1,6 @@
 //! Keeps a node's membership: registers it, watches the others, and comes back when etcd was away.
 //!
-//! When all is read again, when a watch counts as silent, and how often changes are told is decided here.
+//! This module decides when everything is read again, when a watch counts as silent, and how often changes are reported.
 
 mod tell;
 
@@ -28,22 +28,24 @@ use crate::status::Shared;
 use crate::view::{KEYS_MOST, RETURN_WITHIN, Roster, View};
 use crate::watch::Watch;
 
-/// The longest time between two checks of etcd and of the watch: with it a node with a lease of 60 s sends and receives less than 1 kbit/s.
+/// The longest interval between two checks of etcd and of the watch: with it a node with a lease of 60 s sends and receives
+/// less than 1 kbit/s.
 const REST_MOST: Duration = Duration::from_secs(25);
 
-/// What is left of a lease for further tries, where checks are further apart than a third of it.
+/// The part of a lease that is left for further attempts, if checks are further apart than a third of it.
 const SPARE: Duration = Duration::from_secs(35);
 
-/// The longest absence after which a watch is resumed, for leases that are longer: etcd cannot have been restored from a copy meanwhile.
+/// The longest absence after which a watch is resumed, for longer leases: in that time etcd cannot have been restored from a
+/// copy.
 const RESUME_WITHIN: Duration = Duration::from_secs(30);
 
-/// The least time between two changes that are told: whoever writes without end makes this much work and no more.
+/// The least interval between two reported changes: a node that writes without end causes this much work and no more.
 const PUBLISH_EVERY: Duration = Duration::from_millis(500);
 
-/// So often a record is written anew at once if etcd says that it was not as it was thought.
+/// The maximum number of times that a record is written anew at once if etcd says that it was not as expected.
 const WRITES_MOST: u32 = 3;
 
-/// Up to where the changes of which store are known.
+/// The store, and the revision up to which its changes are known.
 #[derive(Debug, Clone, Copy)]
 struct Position {
     header: Header,
@@ -69,13 +71,13 @@ pub struct Keeper {
     on_change: Box<dyn FnMut(&Roster) + Send>,
     cache: Option<Cache>,
     view: View,
-    /// What was told last, if anything was.
+    /// The roster that was reported last, if any was.
     shown: Option<Roster>,
     shown_at: Option<Instant>,
-    /// Whether there are changes that were not looked at yet.
+    /// Whether there are changes that were not processed yet.
     is_changed: bool,
     registration: Registration,
-    /// The load as it was at the last check of etcd: it is written no more often.
+    /// The load at the last check of etcd: it is written at no shorter interval.
     load: Load,
     lease: Option<u64>,
     /// How long etcd keeps the lease.
@@ -134,7 +136,7 @@ impl Keeper {
         })
     }
 
-    /// Until it is told to stop.
+    /// Runs until it is told to stop.
     pub fn run(mut self) {
         self.remember();
         while let End::Error(error) = self.session() {
@@ -154,7 +156,7 @@ impl Keeper {
         self.leave();
     }
 
-    /// Begins with what this process knew before.
+    /// Begins with the members that this process knew before.
     pub fn knows(&mut self, Roster { members, absent }: Roster) {
         let members = members.into_iter().map(|(name, listed)| (name, listed.member)).collect();
         self.view.remember(members, absent);
@@ -172,7 +174,7 @@ impl Keeper {
                 Ok(Some(cached)) => cached,
                 Err(why) => return tracing::warn!("overlay '{}': {why}", self.settings.overlay),
             };
-        // What this node says of itself counts; under another key it has not been there.
+        // This node's own record counts; under another key it was never a member.
         let Settings { name, address, fingerprint, .. } = &self.settings;
         match members.get_mut(name) {
             Some(member) if member.fingerprint == *fingerprint => member.address.clone_from(address),
@@ -219,7 +221,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether this is the overlay that was meant.
+    /// Whether this is the intended overlay.
     fn identify(&mut self) -> Result<Header, RegistryError> {
         let known = self.lock().overlay_id;
         let found = requests::the_overlay(&mut self.client, &self.keys, &self.settings.overlay, known);
@@ -295,7 +297,7 @@ impl Keeper {
         }
     }
 
-    /// How long nothing is asked.
+    /// How long nothing is to be asked.
     fn rest(&self) -> Duration {
         (self.ttl / 3).max(self.ttl.saturating_sub(SPARE)).min(REST_MOST)
     }
@@ -385,7 +387,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Sees to this node's own record.
+    /// Writes this node's own record.
     fn register(&mut self) -> Result<(), RegistryError> {
         let mut writes = 0;
         let problem = loop {
@@ -399,7 +401,7 @@ impl Keeper {
                     writes += 1;
                     let lease = match self.lease.map_or_else(|| self.grant(), Ok) {
                         Ok(lease) => lease,
-                        // The members are known all the same.
+                        // The members are known nevertheless.
                         Err(error @ RegistryError::NoSpace { .. }) => break Some(error),
                         Err(error) => return Err(error),
                     };
@@ -410,7 +412,7 @@ impl Keeper {
                             self.view.apply(event);
                             self.publish();
                         }
-                        // The watch, or the next check, tells what.
+                        // The watch, or the next check, reports the change.
                         Err(Unwritten::Changed) => break None,
                         Err(Unwritten::NoLease) => self.lease = None,
                         Err(Unwritten::Error(

@@ -1,24 +1,26 @@
-//! Which nodes write their records without end: they are no members meanwhile, so that nobody has work by each record.
+//! Which nodes write their records without end. Meanwhile they are no members, so that no other node has work with each
+//! record.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Records are counted for so long.
+/// The period over which records are counted.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// From so many records within [`WINDOW`] on a node is noisy. One that is well writes a few for each of its leases.
+/// The number of records within [`WINDOW`] from which on a node is noisy. A healthy node writes a few for each of its
+/// leases.
 const NOISY: u32 = 100;
 
 /// What nodes have written lately.
 pub struct Noisy {
-    /// Since when it is counted.
+    /// When the present count began.
     since: Instant,
     written: BTreeMap<String, u32>,
     noisy: BTreeSet<String>,
 }
 
 impl Noisy {
-    /// Nobody has written anything.
+    /// No node has written anything.
     pub fn new(now: Instant) -> Self {
         Self { since: now, written: BTreeMap::new(), noisy: BTreeSet::new() }
     }
@@ -37,7 +39,7 @@ impl Noisy {
         self.noisy.iter().map(|node| (node.as_str(), reason()))
     }
 
-    /// Begins to count anew if it is time. Returns whether a node has become calm.
+    /// Starts a new count when the period is over. Returns whether a node has become calm.
     pub fn look(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.since) < WINDOW {
             return false;

@@ -1,4 +1,4 @@
-//! What a node writes of itself: JSON, without I/O.
+//! The record that a node writes about itself: JSON, without I/O.
 
 use ekiden_keys::Fingerprint;
 use ekiden_units::{HostPort, HostText};
@@ -15,12 +15,13 @@ pub const RECORD_MOST: usize = 4 << 10;
 /// The longest address, region or destination, in bytes.
 pub const TEXT_MOST: usize = 300;
 
-/// How much of what a node can carry it carries now: 0 (idle) to 1 (full).
+/// The part of its capacity that a node uses now: 0 (idle) to 1 (full).
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize)]
 #[serde(try_from = "f64")]
 pub struct Load(f64);
 
-/// A node's record: where it is, and what it carries. Everything else about it the operator says ([`crate::admission::Admission`]).
+/// A node's record: where it is, and its load. Everything else about it comes from the operator
+/// ([`crate::admission::Admission`]).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -31,12 +32,12 @@ pub struct Record {
     pub address: String,
     /// The fingerprint of its key.
     pub fingerprint: String,
-    /// What it carries.
+    /// Its load.
     pub load: Load,
 }
 
 impl Load {
-    /// A share from 0 to 1; what is outside counts as the nearest of these, and what is no number as 0.
+    /// A share from 0 to 1; values outside count as the nearest of these, and NaN as 0.
     pub fn new(share: f64) -> Self {
         Self(if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) })
     }
@@ -66,7 +67,7 @@ impl Record {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Reads a record that somebody has written.
+    /// Reads a record that another node has written.
     ///
     /// # Errors
     /// What is wrong with it, without the node's name.
@@ -77,7 +78,7 @@ impl Record {
     }
 
     /// # Errors
-    /// What in it cannot be.
+    /// The part of it that is invalid.
     pub fn check(&self) -> Result<(), String> {
         self.fingerprint.parse::<Fingerprint>().map_err(|error| brief(&error.to_string()))?;
         if !is_address(&self.address) {
@@ -90,7 +91,7 @@ impl Record {
     }
 }
 
-/// JSON of at most so many bytes with this version under this key. `what` names it in errors.
+/// JSON of at most `most` bytes with this version under this key. `what` names it in errors.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -103,7 +104,7 @@ pub fn parse_json<T: DeserializeOwned>(
     if bytes.len() > most {
         return Err(format!("{what} has {} bytes, more than {most}", bytes.len()));
     }
-    // Of another version other keys may be there.
+    // A record of another version may have other keys.
     let read = serde_json::from_slice::<Map<String, Value>>(bytes).map_err(|error| brief(&error.to_string()));
     let found = read.and_then(|map| map.get(key).and_then(Value::as_u64).ok_or_else(|| format!("it has no {key}")));
     match found.map_err(|why| format!("{what} is no JSON with a {key} ({why})"))? {
@@ -117,7 +118,7 @@ pub fn parse_json<T: DeserializeOwned>(
     serde_json::from_slice(bytes).map_err(|error| format!("{what} is wrong: {}", brief(&error.to_string())))
 }
 
-/// `host:port`. A name is not resolved here, and a zone means nothing to others.
+/// `host:port`. A name is not resolved here, and a zone means nothing to other hosts.
 fn is_address(text: &str) -> bool {
     let place = HostPort::as_told(text);
     place.is_ok_and(|place| !matches!(place.host, HostText::Zoned(..))) && text.len() <= TEXT_MOST
@@ -128,7 +129,7 @@ pub fn is_text(text: &str) -> bool {
     (1..=TEXT_MOST).contains(&text.len()) && !text.chars().any(char::is_control)
 }
 
-/// A text of somebody else's, short and in one line.
+/// A text from elsewhere, short and in one line.
 pub fn brief(text: &str) -> String {
     let mut short: String = text.chars().take(120).collect::<String>().escape_debug().to_string();
     if text.chars().nth(120).is_some() {
@@ -170,7 +171,7 @@ mod tests {
         assert!(Record::parse(&vec![b' '; RECORD_MOST + 1]).unwrap_err().contains("4096"));
         assert!(Record::parse(b"{}").unwrap_err().contains("member_format"));
         assert!(Record::parse(br#"{"member_format":7,"soul":true}"#).unwrap_err().contains("member_format 7"));
-        // What a node is near to is not its own to say.
+        // A node does not say itself what it is near to.
         let extra = String::from_utf8(record().to_bytes()).unwrap().replacen('{', r#"{"near":["*"],"#, 1);
         assert!(Record::parse(extra.as_bytes()).unwrap_err().contains("unknown field `near`"));
     }

@@ -1,4 +1,4 @@
-//! How it goes: what the thread that keeps a node's membership tells, and what it is told.
+//! The state of the thread that keeps a node's membership: what it reports, and what it is told.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

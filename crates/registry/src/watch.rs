@@ -1,6 +1,6 @@
 //! Reading one watch, on a thread of its own.
 //!
-//! One that tells of no key of the overlay is read slowly.
+//! A watch that reports no key of the overlay is read slowly.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::mem::take;
@@ -14,11 +14,11 @@ use crate::client::ANSWER_MOST;
 use crate::gateway::Line;
 use crate::inbox::{Input, Said};
 
-/// How long nothing is read after a result that tells of no key of the overlay. etcd sends few of them; one that sends them without
-/// end, or something that is no etcd, costs ten small lines a second.
+/// The pause in reading after a result that reports no key of the overlay. etcd sends few of them; if it sends them without
+/// end, or the server is no etcd, they cost ten small lines a second.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// And so much longer for each byte of it.
+/// The additional pause for each byte of such a result.
 const PAUSE_PER_BYTE: Duration = Duration::from_micros(1);
 
 /// A watch that is being read. Its connection closes with it, and its thread ends.
@@ -28,10 +28,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Reads `body` on a new thread, and sends on what it says of keys that begin with `prefix`.
+    /// Reads `body` on a new thread, and sends on what it reports about keys that begin with `prefix`.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// If the system gives no thread.
     pub fn start(number: u64, agent: Agent, body: Body, prefix: String, inbox: SyncSender<Input>) -> io::Result<Self> {
         let read = move || {
             let lines = BufReader::with_capacity(16 << 10, body.into_reader());
@@ -53,9 +53,9 @@ impl Drop for Watch {
     }
 }
 
-/// Tells each line, until `tell` wants no more or the watch ends.
+/// Gives each line to `tell`, until `tell` wants no more or the watch ends.
 fn read(mut lines: impl BufRead, prefix: &[u8], mut wait: impl FnMut(Duration), mut tell: impl FnMut(Said) -> bool) {
-    // The first says that the watch is there.
+    // The first line confirms the watch.
     let mut is_first = true;
     loop {
         let (said, length) = next(&mut lines);
@@ -73,7 +73,7 @@ fn read(mut lines: impl BufRead, prefix: &[u8], mut wait: impl FnMut(Duration), 
     }
 }
 
-/// What the next line says, and how long it is.
+/// The content of the next line, and its length.
 fn next(lines: &mut impl BufRead) -> (Said, u32) {
     let line = match line(lines, ANSWER_MOST) {
         Ok(line) => line,

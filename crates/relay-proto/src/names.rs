@@ -1,7 +1,7 @@
 //! What the system's files say of names: [`Hosts`] (hosts(5)) and [`ResolvConf`] (resolv.conf(5)).
 //!
 //! They are not ekiden's files, so they are read as glibc reads them: line by line, as bytes, and a line that makes no sense
-//! costs that line alone. What was left out is given beside the result, for whoever wants to say it.
+//! costs that line alone. The lines that were left out are returned beside the result, so that they can be reported.
 
 use std::fmt;
 

@@ -115,10 +115,10 @@ pub struct OnLeg {
 /// A connection to another node that stands still.
 #[derive(Debug)]
 pub enum Still {
-    /// What was sent is not acknowledged: to this node, by the owner of the connection if that one has made it, with so much payload in a
-    /// full segment.
+    /// What was sent is not acknowledged. Holds the node it was sent to, the connection's owner if that node has made the
+    /// connection, and the payload bytes of a full segment.
     Stalled(Arc<str>, Option<Owner>, u32),
-    /// This node has made it, and nothing comes from that one.
+    /// This node has made the connection, and nothing comes from the peer.
     Waits(Arc<str>),
 }
 
@@ -202,8 +202,8 @@ impl Overlay {
         self.shared.notified().await;
     }
 
-    /// Looks at all connections that carry streams. To be called every second. What nodes that are no peers have shown, which may have any
-    /// name, is not kept. `load` is how much of what it may relay this node relays now, 0 to 1.
+    /// Looks at all connections that carry streams. To be called every second. Nothing is kept of nodes that are not peers:
+    /// they may have any name. `load` is the part of its relaying capacity that this node uses now, 0 to 1.
     pub fn look(&self, config: &Config, load: f64) {
         let now = self.now();
         let mut legs: BTreeMap<Arc<str>, Sum> = BTreeMap::new();
@@ -248,7 +248,7 @@ impl Overlay {
         still
     }
 
-    /// A connection to a node did not come about, or says nothing.
+    /// A connection to a node failed, or nothing comes on it.
     pub fn leg_failed(&self, peer: &str) {
         if !self.chooses.load(Ordering::Relaxed) {
             return;
@@ -257,7 +257,7 @@ impl Overlay {
         fail(&mut self.lock().known, peer, now, "cannot be connected to, or says nothing");
     }
 
-    /// Whether the leg to a node has failed, and nobody is known who reaches it.
+    /// Whether the leg to a node has failed, and no other node is known to reach it.
     pub fn is_cut_off(&self, node: &str) -> bool {
         self.lock().known.is_cut_off(node, self.now())
     }
@@ -295,13 +295,13 @@ impl Overlay {
         self.lock().order.sort(exits, destination, now);
     }
 
-    /// Whether it is known that nothing comes about on a leg of this path now.
+    /// Whether a leg of this path is known to fail now.
     pub fn fails_on(&self, taken: &Taken) -> bool {
         let now = self.now();
         self.lock().known.fails_on(&taken.path.0, now)
     }
 
-    /// Whether it is still to be seen that one of the nodes in between delivers.
+    /// Whether one of the nodes in between has not been seen to deliver yet.
     pub fn is_on_trial(&self, taken: &Taken) -> bool {
         self.lock().places.is_on_trial(&taken.path)
     }
@@ -311,7 +311,7 @@ impl Overlay {
         self.lock().places.is_free(&taken.path, self.now())
     }
 
-    /// Since when other streams try this path, and it is still to be seen that it delivers.
+    /// Since when other streams have been trying this path, if it has not been seen to deliver yet.
     pub fn tried_since(&self, taken: &Taken) -> Option<Time> {
         self.lock().places.tried_since(&taken.path)
     }
@@ -462,7 +462,7 @@ impl Overlay {
     }
 }
 
-/// In this much more than a few round trips two retransmissions of one segment can be acknowledged.
+/// Added to a few round trips. Within it two retransmissions of one segment can be acknowledged.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// Notes that a leg has failed. `why` is said of the node at its end, in the log, unless the leg had failed already.

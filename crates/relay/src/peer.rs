@@ -32,7 +32,7 @@ pub mod probe;
 
 pub use self::early::Early;
 
-/// How often it is looked at whether a node acknowledges.
+/// The interval at which this node checks whether a peer acknowledges.
 const SILENCE_STEP: Duration = Duration::from_millis(250);
 
 /// How much longer a connection may take than an acknowledgement: its SYN is sent again after 1 s and 3 s (RFC 6298).
@@ -60,8 +60,8 @@ pub async fn open(
     }
 }
 
-/// Completes when it turns out that a node answers no questions, although its host may acknowledge what it is sent: its process is stopped,
-/// or hangs. Whoever knows another path need not wait for it.
+/// Completes when it turns out that a node answers no questions, although its host may acknowledge data: its process is
+/// stopped, or hangs. A caller that knows another path need not wait for it.
 async fn fails_meanwhile(node: &Node, name: &str) -> Failure {
     if node.overlay.has_failed(name) {
         return pending().await;
@@ -83,7 +83,7 @@ async fn open_at(
 ) -> Result<(Connection, SocketAddr), Failure> {
     // Every node of the chain has the limit `connect` to reach the next, but only one of them waits at a time.
     let limit = config.limits.connect * 2;
-    // Where there may be another path, silence is not waited for.
+    // Where there may be another path, a silent node has only this long to acknowledge.
     let silence = is_member.then(|| node.overlay.silence(first));
     let permit = loop {
         let warm = match timeout(config.limits.connect, node.pool.get(first, peer)).await {
@@ -262,7 +262,7 @@ impl From<io::Error> for Unanswered {
     }
 }
 
-/// Sends `request` and the early payload, and waits for the answer, but not for `silence` in which nothing is acknowledged.
+/// Sends `request` and the early payload, and waits for the answer. Gives up when nothing is acknowledged for `silence`.
 async fn ask(
     stream: &Connection,
     request: &[u8],
@@ -281,7 +281,7 @@ async fn ask(
     }
 }
 
-/// Completes when something that was sent has waited for an acknowledgement for so long. Never without a limit.
+/// Completes when sent data has waited for an acknowledgement for `limit`. Never, if `limit` is `None`.
 async fn falls_silent(stream: &Connection, limit: Option<Duration>) {
     let Some(limit) = limit else { return pending().await };
     sleep(limit).await;
@@ -422,7 +422,7 @@ fn unaccepted(own: &str, peer: &str, why: &io::Error) -> Failure {
     Failure::new(FailureCode::Authentication, format_args!("node {own} to node {peer}: {why}"))
 }
 
-/// A connection cannot be used: one of the two nodes refuses the other, or it broke.
+/// The failure for a connection that cannot be used: one of the two nodes refuses the other, or the connection broke.
 fn unfit(own: &str, peer: &str, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied => unaccepted(own, peer, error),
@@ -449,7 +449,8 @@ fn no_answer(peer: &str) -> Failure {
     Failure::new(FailureCode::TimedOut, format_args!("node {peer} did not answer in time"))
 }
 
-/// No connection came back and no permit to dial: a dead node makes those that wait for one wait in vain.
+/// The failure when no connection came back and there was no permit to dial: streams that wait for a permit to dial a dead
+/// node wait in vain.
 fn no_dial_permit(own: &str, peer: &str) -> Failure {
     let text = format_args!(
         "node {own} had no connection to node {peer} in time: many streams wait for one, and that node is slow or does not answer"

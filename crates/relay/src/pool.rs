@@ -1,11 +1,11 @@
 //! Warm connections to peers: authenticated, idle, ready for the next stream.
 //!
-//! All threads share one pool: whether a client finds a warm connection must not depend on the thread that serves it.
-//! Idle connections belong to no event loop. The pool checks that a connection is alive when a stream takes it, and once
-//! a second, so that no client is given one that has ended or whose line is cut.
+//! All threads share one pool: whether a client finds a warm connection must not depend on the thread that serves it. Idle
+//! connections belong to no event loop. The pool checks that a connection is alive when a stream takes it, and once a
+//! second, so that no client gets one that has ended or whose line is cut.
 //!
-//! `limits.pool` bounds how many rest for each peer. The one that was used last is taken first. When connections are made ahead of streams,
-//! and for how long none is after a failure, is decided here too.
+//! `limits.pool` bounds how many idle connections each peer has. The one that was used last is taken first. This module also
+//! decides when connections are made ahead of streams, and for how long none is made after a failure.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +31,7 @@ const SHORT_REST: Duration = Duration::from_secs(1);
 /// A connection made ahead that ends sooner than this counts as refused by the other node.
 const PROBATION: Duration = Duration::from_secs(3);
 
-/// How long no connection is made ahead after a failure. Each further failure doubles it.
+/// How long no connection is made ahead after a failure. Each further failure doubles it, up to `PAUSE_MOST`.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MOST: Duration = Duration::from_secs(30);
 
@@ -66,7 +66,7 @@ struct Idle {
     since: Instant,
     /// Whether it has carried a stream.
     is_proven: bool,
-    /// The timeouts of its socket from before it was probed sooner.
+    /// The keepalive timeouts that its socket had before they were shortened.
     usual: Option<KeepaliveTimeouts>,
 }
 
@@ -211,8 +211,8 @@ impl Pool {
         }
     }
 
-    /// A connection to `peer` with full segments of so many bytes has stalled. If it is not known yet that the path drops these, those that
-    /// rest are closed, and what is dialled next has to prove that they pass.
+    /// A connection to `peer` whose full segments have `segment_bytes` of payload has stalled. If the path is not yet known
+    /// to drop such segments, the idle connections are closed, and the next dialled connection has to prove that they pass.
     pub fn stalled(&self, name: &str, segment_bytes: u32) {
         if let Some(warm) = self.lock().get_mut(name)
             && warm.segments.limit().is_none_or(|limit| segment_bytes <= limit.into())
@@ -223,7 +223,7 @@ impl Pool {
         }
     }
 
-    /// Closes connections that were not used for `age`, but leaves as many as the `warm` of the peer.
+    /// Closes connections that were not used for `age`, but keeps at least `warm` of the peer.
     pub fn expire(&self, age: Duration) {
         for warm in self.lock().values_mut() {
             let mut surplus = warm.idle.len().saturating_sub(warm.named.1.warm);

@@ -34,16 +34,17 @@ use crate::pool::Pool;
 use late::LateStreams;
 use turns::Turns;
 
-/// How many streams whose dialler has gone may be delivered at once.
+/// The maximum number of streams without a dialler that are delivered at the same time.
 const ABANDONED: usize = 64;
 
-/// Strangers on leg listeners may have one in so many of all connections.
+/// Strangers on leg listeners may have this fraction of all connections: one in `STRANGERS`.
 const STRANGERS: usize = 2;
 
-/// Idle connections of other nodes may have one in so many of all connections: with those of strangers, they leave the rest to others.
+/// Idle connections of other nodes may have this fraction of all connections: one in `IDLE_LEGS`. Together with strangers
+/// they leave the rest to others.
 const IDLE_LEGS: usize = 4;
 
-/// They may have one in so many bytes of `limits.memory`, and so may HTTP heads that clients have not said in whole: too few for
+/// Strangers may hold one in `MEMORY` bytes of `limits.memory`, and so may incomplete HTTP heads of clients: too few for
 /// streams to become slower.
 const MEMORY: usize = 4;
 
@@ -51,13 +52,13 @@ const MEMORY: usize = 4;
 /// that holds.
 const STRANGERS_OF_ADDRESS: u32 = 256;
 
-/// A node that serves fewer connections at a time is of little use.
+/// The least limit of connections: a node that serves fewer at a time is of little use.
 const FEW: usize = 64;
 
-/// A stranger is not closed for others before so much time has passed: a handshake takes less on most paths.
+/// The least age at which a stranger is closed for others: a handshake takes less on most paths.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// An idle connection of another node is not either: the request follows the proof at once.
+/// The same for an idle connection of another node: the request follows the proof at once.
 const IDLE: Duration = Duration::from_millis(20);
 
 /// What all connections of a node share.
@@ -131,7 +132,7 @@ pub struct Worker {
     pub load: Arc<Load>,
 }
 
-/// What a worker has to do, for whoever accepts.
+/// The work of a worker, for the worker that accepts.
 #[derive(Debug, Default)]
 pub struct Load {
     /// Its open connections.
@@ -204,7 +205,7 @@ impl Node {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A connection to a node has not come about. What this one lacks says nothing of the other.
+    /// A connection to a node failed. If this node lacked something, that says nothing about the other.
     pub fn leg_failed(&self, peer: &str, failure: &Failure) {
         if !failure.is_local {
             self.overlay.leg_failed(peer);
@@ -234,8 +235,8 @@ impl Node {
         self.served_by_files.load(Ordering::Relaxed)
     }
 
-    /// How many of them one client may have. Where the configuration does not say, it must leave some to others where open files, or
-    /// `limits.connections`, are few. Clients on this machine share one address, and use its files in any case.
+    /// The limit of connections of one client. If the configuration does not set it, and open files or `limits.connections`
+    /// are few, it leaves some to others. Clients on this machine share one address, and use its files in any case.
     pub fn most_of_client(&self, client: ClientKey) -> u32 {
         let limits = &self.config().limits;
         let half = u32::try_from(self.most_connections().div_ceil(2)).unwrap_or(u32::MAX);
@@ -252,13 +253,15 @@ impl Node {
         Bounds { all, of_owner: limits.client_connections.max(STRANGERS_OF_ADDRESS) as usize }
     }
 
-    /// Adds a connection of another node on which nothing happens. The oldest one of whoever has most goes where there are too many.
+    /// Adds a connection of another node on which nothing happens. If there are too many, the oldest one of the owner that
+    /// has most is closed.
     pub fn add_idle_leg(&self, owner: Owner) -> Evictable<Owner> {
         let all = self.most_connections().div_ceil(IDLE_LEGS);
         self.idle_legs.add(owner, Bounds { all, of_owner: all })
     }
 
-    /// Adds a connection of another node whose stream was refused. It goes only where room is made: the node has to read why.
+    /// Adds a connection of another node whose stream was refused. It is closed only to make room: the node has to read the
+    /// reason.
     pub fn add_refused_leg(&self, owner: Owner) -> Evictable<Owner> {
         self.refused_legs.add(owner, Bounds { all: usize::MAX, of_owner: usize::MAX })
     }
@@ -270,10 +273,10 @@ impl Node {
         self.long_heads.add(client, Bounds { all, of_owner: all })
     }
 
-    /// Counts a stream that another node opens. Where this node serves others besides, it must leave them some.
+    /// Counts a stream that another node opens. If this node also serves others, the other node must leave them some.
     ///
     /// # Errors
-    /// It has as many as it may.
+    /// The other node has as many streams as it may.
     pub fn count_stream_of(&self, owner: &Owner) -> Result<QuotaGuard<Owner>, Limit> {
         let all = self.most_connections();
         let most = if self.config().serves_several() { (all - all / 4).min(all - 1).max(1) } else { all };
@@ -281,8 +284,8 @@ impl Node {
         self.node_streams.acquire(owner.clone(), Allowance { open, rate: u32::MAX })
     }
 
-    /// Has a connection closed on which nothing happens: the oldest stranger's or idle node's, of whoever has most, or one whose stream was
-    /// refused. False if there is none, or if it is not connections that are too many.
+    /// Closes a connection on which nothing happens: the oldest one of the stranger or idle node that has most, or one whose
+    /// stream was refused. False if there is none, or if the shortage is not of connections.
     pub fn make_room(&self) -> bool {
         let evicts = || {
             self.strangers.evict_one(SILENT) || self.idle_legs.evict_one(IDLE) || self.refused_legs.evict_one(SILENT)
@@ -290,8 +293,8 @@ impl Node {
         !budget::is_full() && evicts()
     }
 
-    /// The path of a connection that stands still may drop long segments and say nothing: what is dialled next shows whether it does. Where
-    /// this node's own are not acknowledged, idle connections like it are closed.
+    /// The path of a connection that stands still may silently drop long segments: the next dialled connection shows whether
+    /// it does. If this node's own data is not acknowledged, idle connections of the same kind are closed.
     pub fn stands_still(&self, still: &Still) {
         match still {
             Still::Stalled(peer, owner, segment_bytes) => {
@@ -341,7 +344,7 @@ impl Node {
         InFlightGuard(self.clone())
     }
 
-    /// How much of the connections that it may have this node has, 0 to 1.
+    /// The part of its connection limit that this node uses, 0 to 1.
     pub fn load(&self) -> f64 {
         let open = self.connections.load(Ordering::Relaxed) as f64;
         (open / self.most_connections().max(1) as f64).min(1.0)

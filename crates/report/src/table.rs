@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle
 
 use crate::escape::escape;
 
-/// What a column needs beside its content: a space at each side, and what is between columns.
+/// The width that a column needs beside its content: a space at each side, and the gap between columns.
 const BETWEEN: usize = 3;
 
 /// One line under the header; rows of figures need none between them.
@@ -34,7 +34,7 @@ impl Table {
         Self { is_text: true, ..self }
     }
 
-    /// Columns that are left out where there is no room, the first of them first.
+    /// Columns that are left out if there is no room, the first of them first.
     pub fn spare(self, columns: impl Into<Vec<&'static str>>) -> Self {
         Self { spare: columns.into(), ..self }
     }
@@ -49,8 +49,8 @@ impl Table {
         self.drawn(None)
     }
 
-    /// For a terminal of so many columns: cells are wrapped between words, and columns that may be left out are, with a word; as wide as it
-    /// is without a number.
+    /// For a terminal with `columns` columns: cells are wrapped between words, and spare columns are left out, with a note;
+    /// in full width if it is `None`.
     pub fn to_text_within(&self, columns: Option<usize>) -> String {
         let Some(columns) = columns else { return self.to_text() };
         let mut fitted = self.clone();
@@ -79,7 +79,7 @@ impl Table {
         words.map(|word| word.chars().count()).max().unwrap_or_default()
     }
 
-    /// So many columns are needed where every word stays whole.
+    /// The number of columns that are needed if every word stays whole.
     fn least_columns(&self) -> usize {
         (0..self.header.len()).map(|column| self.longest_word(column) + BETWEEN).sum()
     }

@@ -3,13 +3,13 @@
 use std::fmt::{self, Display, Write};
 use std::sync::OnceLock;
 
-/// The least that is reckoned with, however narrow a terminal says it is.
+/// The least number of columns that is assumed, however narrow a terminal says it is.
 const COLUMNS_LEAST: usize = 40;
-/// What is reckoned with where a terminal does not say.
+/// The number of columns that is assumed if a terminal does not say.
 const COLUMNS_USUAL: usize = 80;
 
-/// The columns of the terminal that standard output is, or of `COLUMNS` in the environment where it is none. `None` without either: what reads
-/// a pipe or a file, such as grep, wants whole lines. Found once.
+/// The columns of the terminal on standard output, or of `COLUMNS` in the environment if it is no terminal. `None` without
+/// either: programs that read a pipe or a file, such as grep, want whole lines. Found once.
 pub fn columns() -> Option<usize> {
     static FOUND: OnceLock<Option<usize>> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -18,15 +18,15 @@ pub fn columns() -> Option<usize> {
     })
 }
 
-/// 0 says that it is not known.
+/// 0 means that it is not known.
 fn of_both(terminal: Option<usize>, environment: Option<usize>) -> Option<usize> {
     let is_said = |columns: &usize| *columns > 0;
     let said = terminal.filter(is_said).or_else(|| environment.filter(is_said));
     said.or_else(|| terminal.map(|_| COLUMNS_USUAL)).map(|columns| columns.max(COLUMNS_LEAST))
 }
 
-/// Text within so many columns, broken between words. A line that is continued keeps its indent. A word that is longer stays whole, and so
-/// does what stands between backticks: commands are copied.
+/// Text wrapped to `columns` columns, broken between words. A continued line keeps its indent. A longer word stays whole,
+/// and so does text between backticks: commands are copied.
 pub fn wrapped(text: &str, columns: usize) -> String {
     let mut wrapped = String::new();
     for line in text.lines() {
@@ -51,12 +51,12 @@ pub fn wrapped(text: &str, columns: usize) -> String {
     wrapped
 }
 
-/// What a line may be broken between.
+/// The parts between which a line may be broken.
 fn words(line: &str) -> Vec<&str> {
     let (mut words, mut from, mut is_quoted) = (Vec::new(), 0, false);
     for (at, character) in line.char_indices() {
         match character {
-            // One that no other follows quotes nothing.
+            // A backtick without a second one quotes nothing.
             '`' => is_quoted = !is_quoted && line[at + 1..].contains('`'),
             ' ' if !is_quoted => {
                 words.push(&line[from..at]);
@@ -69,8 +69,8 @@ fn words(line: &str) -> Vec<&str> {
     words
 }
 
-/// Shows text without its control characters and those that say how others are shown, but for the ends of lines and tabs: each becomes `\u` and four hexadecimal digits, as in
-/// JSON, so that what is JSON stays so.
+/// Shows text without its control characters and without characters that control how others are shown, except line ends and
+/// tabs: each becomes `\u` and four hexadecimal digits, as in JSON, so that JSON stays JSON.
 pub struct Plain<W>(pub W);
 
 impl<W: Write> Write for Plain<W> {

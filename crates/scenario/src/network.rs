@@ -93,7 +93,7 @@ pub struct Tunnel {
     pub ends: [String; 2],
     /// TCP connections, over which the flows are spread.
     pub connections: u32,
-    /// Whether what is not TCP has one more connection to itself.
+    /// Whether packets that are not TCP have one more connection to themselves.
     #[serde(skip_serializing_if = "is_default_separate")]
     pub separate: bool,
     /// The limit of the queue at each end before each connection, besides the send buffer.

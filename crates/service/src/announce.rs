@@ -1,7 +1,7 @@
 use std::io::{self, Write};
 
-/// Writes lines to standard output that say what a program has, the last of them `ready`. Whoever reads them may have gone, or not read: the
-/// program does not wait for it.
+/// Writes lines to standard output that say what a program has, the last of them `ready`. Their reader may have gone, or not
+/// read: the program does not wait for it.
 pub fn announce(lines: String) {
     let say = move || {
         let mut out = io::stdout().lock();

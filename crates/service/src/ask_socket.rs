@@ -1,7 +1,7 @@
 //! A socket file on which programs of any user ask a running program, one line each way.
 //!
-//! Who can reach the file can ask: the folder that it is in says who that is. Users who ask hold up themselves before they hold up others
-//! that ask, and nobody else.
+//! Every user who can reach the file can ask: the rights of its folder decide that. Users who ask delay themselves before
+//! they delay others that ask, and no one else.
 
 use std::fs;
 use std::io;
@@ -36,7 +36,7 @@ const RIGHTS: u32 = 0o666;
 const WAITING: i32 = i32::MAX;
 /// The pause after each answer: questions in a loop take little of a processor.
 const PACE: Duration = Duration::from_millis(1);
-/// The pause when nobody can be accepted.
+/// The pause when no connection can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket file that this process listens on. It goes when this is dropped.
@@ -58,7 +58,7 @@ pub fn listen(path: &Path) -> io::Result<(AskSocket, StdListener)> {
         }
         match connects(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)?,
-            // Whoever listens there has many to answer, or hangs.
+            // The program that listens there has many to answer, or hangs.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
             _ => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process answers there")),
         }
@@ -68,8 +68,9 @@ pub fn listen(path: &Path) -> io::Result<(AskSocket, StdListener)> {
     Ok((socket, listener))
 }
 
-/// Makes the file with its rights at once, in a folder that nobody else may write, and moves it to its name. By that name they could not
-/// be set: whoever may write in the folder can give it to a link to a file of ours meanwhile.
+/// Makes the file with its rights at once, in a folder that no other user may write, and moves it to its name. Under its
+/// name the rights could not be set safely: another user who may write in the folder could meanwhile replace it by a link to
+/// a file of ours.
 fn bind(path: &Path) -> io::Result<StdListener> {
     // Clients connect to this one, which must not be too long.
     SockAddr::unix(path)?;
@@ -93,7 +94,7 @@ fn bind_inside(folder: &Path, path: &Path) -> io::Result<StdListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.bind(&SockAddr::unix(&inside)?)?;
-    // Whoever finds the name without a listener takes it for a dead process' and removes it.
+    // A process that finds the name without a listener takes it for a dead process' and removes it.
     socket.listen(WAITING)?;
     let moved = fs::set_permissions(&inside, fs::Permissions::from_mode(RIGHTS))
         .and_then(|()| Ok(renameat2(&folder, "ask", AT_FDCWD, path, RenameFlags::RENAME_NOREPLACE)?));
@@ -131,7 +132,8 @@ impl Drop for AskSocket {
     }
 }
 
-/// Answers for ever: to each that connects one line, without its end, for the one that it sends. `failed` is told why nobody can ask.
+/// Answers for ever: one line, without its end, to each line of each connection. `failed` gets the reason why asking is
+/// impossible.
 pub async fn answer_all(
     listener: UnixListener,
     answer: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
@@ -144,7 +146,7 @@ pub async fn answer_all(
             Ok((user, socket)) => {
                 let answer = answer.clone();
                 askers.hear(user.unwrap_or(0), async move {
-                    // Whoever is slow, or has gone, gets no answer.
+                    // A client that is slow, or has gone, gets no answer.
                     let _ = timeout(PATIENCE, converse(socket, &answer)).await;
                 });
                 askers.pace().await;
@@ -167,7 +169,7 @@ async fn converse(mut socket: UnixStream, answer: &Mutex<impl Fn(&[u8]) -> Vec<u
     text.push(b'\n');
     socket.write_all(&text).await?;
     socket.shutdown().await?;
-    // Whoever has said more than a line, or a longer one, gets the answer and no error: something unread would make one.
+    // A client that has sent more than a line, or a longer one, gets the answer and no error: unread data would make one.
     tokio::io::copy(&mut socket.take(UNREAD_MOST), &mut tokio::io::sink()).await.map(drop)
 }
 

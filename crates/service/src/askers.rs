@@ -1,18 +1,18 @@
-//! Those that ask on a local socket: a few are heard at a time, and none of them can hold up others for long.
+//! Programs that ask on a local socket: a few are served at a time, and none of them can delay others for long.
 
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-/// How many are heard at a time.
+/// The maximum number served at a time.
 const AT_A_TIME: usize = 64;
-/// So many are accepted without a pause: all that fit into the queue of a socket, 4,096, are through in about 0.1 s.
+/// The number that is accepted without a pause: all that fit into the queue of a socket, 4,096, are through in about 0.1 s.
 const BURST: u32 = 64;
-/// The pause after them: whoever connects in a loop takes little of a processor.
+/// The pause after that number: a program that connects in a loop takes little of a processor.
 const PACE: Duration = Duration::from_millis(1);
 
-/// Those that are heard now. With this, all of them go.
+/// Those that are served now. Dropping this ends all of them.
 #[derive(Debug, Default)]
 pub struct Askers {
     /// Their users, and their conversations; the oldest first.
@@ -22,8 +22,8 @@ pub struct Askers {
 }
 
 impl Askers {
-    /// Hears one more, of this user. Where all places are taken, the oldest asker goes of the user who has most of them: so users
-    /// take places of themselves before they take any of others.
+    /// Serves one more, of this user. If all places are taken, the oldest asker of the user who has most of them is dropped:
+    /// so a user takes places from himself before he takes any from others.
     pub fn hear(&mut self, user: u32, conversation: impl Future<Output = ()> + Send + 'static) {
         self.heard.retain(|(_, task)| !task.is_finished());
         if self.heard.len() >= AT_A_TIME {
@@ -34,7 +34,7 @@ impl Askers {
         self.heard.push((user, tokio::spawn(conversation).abort_handle()));
     }
 
-    /// Waits a moment if many came. To be called after each one, also after one that is not heard.
+    /// Waits a moment if many came. To be called after each one, also after one that is not served.
     pub async fn pace(&mut self) {
         self.accepted += 1;
         if self.accepted >= BURST {
@@ -50,10 +50,10 @@ impl Drop for Askers {
     }
 }
 
-/// Where the first one stands of the user who is there most often; of such users, of the one who came first.
+/// The index of the first asker of the user who has most; among such users, of the one who came first.
 fn oldest_of_most(users: &[u32]) -> usize {
     let count = |user: u32| users.iter().filter(|other| **other == user).count();
-    // Of equals `max_by_key` takes the last.
+    // `max_by_key` takes the last of equals.
     let most = (0..users.len()).rev().max_by_key(|&at| count(users[at]));
     most.unwrap_or(0)
 }

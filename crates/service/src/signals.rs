@@ -23,8 +23,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From here on SIGHUP does not end the process: what it asks for while a program still starts, the start does. To be called within the
-    /// event loop.
+    /// From here on SIGHUP does not end the process. A SIGHUP during the start needs no reload: the start reads the file. To
+    /// be called within the event loop.
     ///
     /// # Errors
     /// As [`Signals::new`].

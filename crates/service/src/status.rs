@@ -55,7 +55,7 @@ pub enum StatusError {
     },
 }
 
-/// Asks the program that listens on the name `socket` in this network namespace. `nobody` says that there is none.
+/// Asks the program that listens on the name `socket` in this network namespace. `nobody` is the error if there is none.
 ///
 /// # Errors
 /// If there is none, or it does not answer.

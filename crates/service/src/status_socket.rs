@@ -1,7 +1,7 @@
-//! A running program tells its status to whoever asks on this host, as root or as the program's own user.
+//! A running program tells its status to programs on this host that ask, as root or as the program's own user.
 //!
-//! It listens on an abstract Unix socket. Such names belong to a network namespace, as devices do, and nothing is left of them when
-//! the process ends.
+//! It listens on an abstract Unix socket. Such names belong to a network namespace, as devices do, and nothing is left of
+//! them when the process ends.
 
 use std::io::{self, Read};
 use std::os::linux::net::SocketAddrExt;
@@ -18,7 +18,7 @@ use crate::askers::Askers;
 use ekiden_net::kernel_text;
 use ekiden_net::privileges::peer_user;
 
-/// How long whoever asks waits for the answer to go on.
+/// The timeout of a client that waits for more of the answer.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause until a connection is tried again that others hold up.
 const LOOK: Duration = Duration::from_millis(50);
@@ -57,14 +57,14 @@ pub enum Holder {
 
 /// Who listens on the name.
 pub fn holder(name: &str) -> Holder {
-    // Where nobody is accepted a connection would wait for ever: this one gets an error.
+    // If no connection is accepted, this one would wait for ever: it gets an error.
     let connect = || -> io::Result<Option<u32>> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         socket.connect(&SockAddr::unix(format!("\0{name}"))?)?;
         peer_user(&socket)
     };
-    // A moment after the name is taken, whoever takes it listens.
+    // A moment after a process takes the name, it listens.
     for _ in 0..10 {
         match connect() {
             Ok(user) => return user.map_or(Holder::Own, Holder::Stranger),
@@ -97,8 +97,8 @@ pub fn names(beginning: &str) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Answers for ever, and nobody but root and this process's own user. Nothing is read: whatever was sent, the answer is the same.
-/// `refused` is told why somebody gets none.
+/// Answers for ever, and only root and this process's own user. Nothing is read: whatever was sent, the answer is the same.
+/// `refused` gets the reason why a client gets none.
 pub async fn answer_all(listener: UnixListener, status: impl Fn() -> Vec<u8>, refused: impl Fn(String)) {
     let mut askers = Askers::default();
     loop {
@@ -106,7 +106,7 @@ pub async fn answer_all(listener: UnixListener, status: impl Fn() -> Vec<u8>, re
             Ok((mut socket, _)) => match peer_user(&socket) {
                 Ok(None) => {
                     let text = status();
-                    // Whoever has gone, or does not read, gets no answer.
+                    // A client that has gone, or does not read, gets no answer.
                     askers.hear(0, async move { drop(timeout(READING, socket.write_all(&text)).await) });
                 }
                 Ok(Some(user)) => refused(format!("user {user} may not ask for the status")),
@@ -132,7 +132,7 @@ pub fn ask(name: &str) -> Result<Vec<u8>, AskError> {
     };
     let address = SockAddr::unix(format!("\0{name}")).map_err(|_| AskError::Nobody)?;
     let until = Instant::now() + PATIENCE;
-    // Where others wait and nobody is accepted, a connection would wait for ever: this one gets an error.
+    // If others wait and no connection is accepted, this one would wait for ever: it gets an error.
     let socket: StdStream = loop {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;

@@ -73,8 +73,8 @@ impl Throttle {
         self.warn(kind, whom, line);
     }
 
-    /// Whoever was warned of by one of `kinds` is well again: says so in `line`. Nothing if nobody was warned. What is logged
-    /// last is what holds.
+    /// The peer for which one of `kinds` was logged has recovered: logs that in `line`. Nothing if there was no warning. The
+    /// last logged line is the one that holds.
     pub fn recovered(&self, kinds: &[&'static str], whom: &str, line: fmt::Arguments<'_>) {
         if !self.is_troubled.load(Ordering::Relaxed) {
             return;

@@ -9,7 +9,7 @@ use ekiden_units::{Time, random};
 use crate::events::Event;
 use crate::packet::{Body, Packet, node_number};
 
-/// The number with which a source's random words are drawn from the seed. The directions of a link, which may have the same
+/// The index with which a source's random numbers are drawn from the seed. The directions of a link, which may have the same
 /// name, have 0 and 1.
 const RANDOM: u64 = 2;
 
@@ -31,7 +31,7 @@ struct Source {
     from: u32,
     packet: Packet,
     rate_bit_s: u64,
-    /// Nothing leaves from here on.
+    /// The end: nothing leaves from then on.
     end: Option<Time>,
     /// When the next datagram leaves: `next` and `part` parts of a nanosecond, of which `rate_bit_s` make one.
     next: Time,
@@ -49,7 +49,7 @@ impl Sources {
         Self(sources.map(|(number, (name, source))| Source::new(scenario, number as u32, name, source)).collect())
     }
 
-    /// When each source sends first.
+    /// When each source sends for the first time.
     pub fn timers(&self) -> impl Iterator<Item = (Time, Event)> {
         let sources = self.0.iter().enumerate();
         sources.filter_map(|(number, source)| Some((source.next()?, Event::Datagram(number as u32))))
@@ -86,7 +86,7 @@ impl Source {
         source
     }
 
-    /// When the next datagram leaves; `None` if there is none any more.
+    /// When the next datagram leaves; `None` if there is none left.
     fn next(&self) -> Option<Time> {
         (self.end.is_none_or(|end| self.next < end) && self.next < Time(u64::MAX)).then_some(self.next)
     }
@@ -100,7 +100,7 @@ impl Source {
         self.packet
     }
 
-    /// Puts off the next datagram if the source is silent then.
+    /// Postpones the next datagram if the source is silent at its time.
     fn skip_silence(&mut self) {
         let Some(OnOff { on, off }) = self.on_off else { return };
         while self.next >= self.on_until && self.next < Time(u64::MAX) {
@@ -165,7 +165,7 @@ mod tests {
             assert!(found.abs_diff(wanted) < wanted / 60, "{what}: {found}, not {wanted}");
         };
         near("mean", times.iter().sum::<u64>() / DRAWS, mean.0);
-        // The parts of all times that are longer than so many tenths of the mean: e^-1/10, e^-1, e^-2.
+        // The part of the times that exceed each number of tenths of the mean: e^-1/10, e^-1, e^-2.
         for (tenths, part) in [(1, 90_484), (10, 36_788), (20, 13_534)] {
             let longer = times.iter().filter(|time| **time > mean.0 * tenths / 10).count() as u64;
             near(&format!("longer than {tenths} tenths"), longer, part * DRAWS / 100_000);

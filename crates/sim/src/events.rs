@@ -16,21 +16,21 @@ pub(crate) enum Event {
     Run(u32),
     /// A socket opens its connection.
     Open(u32),
-    /// The time of a flow that drains is over: its source of this number stops.
+    /// The time of a flow that drains is over: the source with this number stops.
     Stop(u32),
-    /// The time of the flow of this number is over, and with it the flow.
+    /// The time of the flow with this number is over, and the flow ends with it.
     Cut(u32),
-    /// A datagram of the background leaves its source of this number.
+    /// The background source with this number sends a datagram.
     Datagram(u32),
-    /// A gateway releases a packet that goes to the socket of this number.
+    /// A gateway releases a packet for the socket with this number.
     Release(u32),
-    /// A ping of this number sends a packet.
+    /// The ping with this number sends a packet.
     Ping(u32),
-    /// The state of the senders is to be noted.
+    /// The state of the senders is to be recorded.
     Sample,
     /// The nodes of the overlay glance at their connections.
     Glance,
-    /// The message of this number between nodes of the overlay arrives, or it turns out that it does not.
+    /// The message with this number between nodes of the overlay arrives, or turns out to be lost.
     Message(u32),
     /// A node of the overlay has waited for the connection of this socket.
     Waited(u32),
@@ -45,8 +45,8 @@ type Queue = BinaryHeap<Reverse<(Time, u64, Event)>>;
 
 /// The clock and the queue of events.
 ///
-/// The events of single sockets are queued apart: there is one for each of perhaps 100,000 sockets, and most events are others,
-/// which then need not be put in order among so many.
+/// The events of single sockets have a queue of their own: there is one for each of perhaps 100,000 sockets. Most events are
+/// others, and are then sorted among few.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     now: Time,
@@ -79,7 +79,7 @@ impl Events {
 
     /// Goes on to the next event.
     pub fn next(&mut self) -> Option<Event> {
-        // Reversed, so that the greater is the earlier, and anything is greater than nothing.
+        // Reversed, so that the greater one is the earlier, and anything is greater than nothing.
         let is_of_socket = self.of_sockets.peek() > self.others.peek();
         let queue = if is_of_socket { &mut self.of_sockets } else { &mut self.others };
         let Reverse((at, _, event)) = queue.pop()?;

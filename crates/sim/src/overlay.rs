@@ -1,7 +1,8 @@
-//! The nodes of an overlay: what their connections show them of their legs, what they tell each other, and the paths that they choose for
-//! streams. The deciding is crate [`ekiden_overlay`]'s, as in a real node.
+//! The nodes of an overlay: what their connections show about their legs, what they tell each other, and the paths that they
+//! choose for streams. Crate [`ekiden_overlay`] decides, as in a real node.
 //!
-//! Questions and answers are no packets: each takes half of the round trip that the scenario says, and is lost where a link on the way is cut.
+//! Questions and answers are no packets: each takes half of the round trip in the scenario, and is lost if a link on the way
+//! is cut.
 
 mod legs;
 mod seen;
@@ -29,12 +30,12 @@ use crate::sockets::Sockets;
 use legs::Legs;
 use seen::Seen;
 
-/// How often connections are glanced at, and after how many glances a node looks at its legs.
+/// The interval at which connections are looked at, and the number of these after which a node updates its legs.
 const GLANCE: Time = Time::ms(100);
 const GLANCES: u64 = 10;
-/// A path may have so many nodes in between.
+/// The maximum number of nodes in between on a path.
 const RELAYS_MOST: usize = 2;
-/// A node that says nothing is given up after so long and four round trips; and a round trip that is not known is taken for this.
+/// The timeout of a silent node, besides four round trips; and the assumed round trip if it is not known.
 const SILENCE: Time = Time::secs(1);
 const RTT_UNKNOWN: Time = Time::ms(250);
 
@@ -46,12 +47,12 @@ pub(crate) struct Overlay<'a> {
     nodes: Vec<Node>,
     /// Streams by the socket at which they enter.
     streams: BTreeMap<u32, Stream>,
-    /// Sockets that open a leg: of which stream, from which node to which.
+    /// Sockets that open a leg: the stream, and the two nodes of the leg.
     opening: BTreeMap<u32, (u32, [usize; 2])>,
     /// Connections that carry streams, by the socket at either end.
     watched: BTreeMap<u32, Watched>,
     messages: BTreeMap<u32, Message>,
-    /// How many messages there have been.
+    /// The number of messages so far.
     sent: u32,
     glances: u64,
 }
@@ -83,14 +84,14 @@ struct Watched {
     stream: Option<u32>,
 }
 
-/// What nodes say to each other, when it arrives; or that it does not.
+/// A message between nodes at the time of its arrival, or of the discovery that it is lost.
 enum Message {
     Question { from: usize, to: usize, wanted: Vec<String> },
     Answer { from: usize, to: usize, told: Told },
     Silence { from: usize, to: usize },
 }
 
-/// What comes later.
+/// A later event.
 pub(crate) type Later = (Time, Event);
 
 impl<'a> Overlay<'a> {
@@ -119,7 +120,8 @@ impl<'a> Overlay<'a> {
         (!self.names.is_empty()).then_some((GLANCE, Event::Glance)).into_iter()
     }
 
-    /// Glances at all connections that carry streams. Each second each node looks at its legs, one after the other, and asks what is due.
+    /// Looks at all connections that carry streams. Each second each node updates its legs, one after the other, and asks
+    /// what is due.
     pub fn glance(&mut self, now: Time, sockets: &Sockets) -> Vec<Later> {
         for (socket, watched) in &mut self.watched {
             if let Some(connection) = &sockets.get(*socket).connection {
@@ -167,7 +169,7 @@ impl<'a> Overlay<'a> {
         }
     }
 
-    /// A node sends something to another, which `asker` waits for.
+    /// A node sends something to another, for which `asker` waits.
     fn say(&mut self, now: Time, [from, to]: [usize; 2], asker: usize, message: Message) -> Later {
         let (at, message) = match self.legs.is_cut(from, to, now) {
             false => (now + Time(self.legs.rtt(from, to).0 / 2), message),
@@ -182,14 +184,14 @@ impl<'a> Overlay<'a> {
         (at, Event::Message(number))
     }
 
-    /// How long a node waits for another until it is given up.
+    /// The timeout of a node for another.
     fn patience(&self, node: usize, other: usize, now: Time) -> Time {
         let known = &self.nodes[node].known;
         let rtt = known.leg(self.names[node], self.names[other], now).map_or(RTT_UNKNOWN, |leg| leg.rtt);
         SILENCE + Time(rtt.0.saturating_mul(4))
     }
 
-    /// A message arrives, or it turns out that it does not.
+    /// A message arrives, or turns out to be lost.
     pub fn hear(&mut self, now: Time, number: u32) -> Option<Later> {
         match self.messages.remove(&number)? {
             Message::Question { from, to, wanted } => {
@@ -306,7 +308,7 @@ impl<'a> Overlay<'a> {
         let Some(range) = stream.sockets.clone() else { return };
         stream.is_open = true;
         if let Some(taken) = &stream.taken {
-            // The nodes of a simulation deliver what they take.
+            // In a simulation all nodes deliver what they accept.
             let places = &mut self.nodes[stream.node].places;
             places.judge(&taken.path, Verdict::Arrived, now, now);
         }
@@ -351,7 +353,7 @@ impl<'a> Overlay<'a> {
             let Some(range) = stream.sockets else { continue };
             self.watched.retain(|socket, _| !range.contains(socket));
             self.opening.retain(|socket, _| !range.contains(socket));
-            // Those of an open one hear it from its ends.
+            // The sockets of an open stream learn it from its ends.
             if !stream.is_open {
                 sockets.abandon(range);
             }

@@ -22,7 +22,7 @@ const PORTS: (u16, u16) = (40_000, 20_000);
 pub(crate) struct Sockets<'a> {
     scenario: &'a Scenario,
     tunables: Arc<Tunables>,
-    /// What each node knows of the paths to others.
+    /// What each node knows about the paths to others.
     paths: BTreeMap<(u32, u32), PathMemory>,
     list: Vec<Socket>,
     /// Those whose programs may have something to do: last in, first out.
@@ -37,10 +37,10 @@ pub(crate) struct Between {
     stacks: [Arc<Stack>; 2],
 }
 
-/// What the work of a socket's program asks of others.
+/// What a socket's program asks others to do.
 pub(crate) enum Effect {
     Nothing,
-    /// So many bytes of a flow have arrived, perhaps none; and if `is_end`, the end of this connection.
+    /// The number of bytes of a flow that have arrived, perhaps 0; and if `is_end`, the end of this connection.
     Received {
         flow: u32,
         bytes: u64,
@@ -203,7 +203,7 @@ impl<'a> Sockets<'a> {
         }
     }
 
-    /// Nobody looks at these sockets any more: what they hold is freed as soon as they are closed.
+    /// These sockets are no longer needed: their memory is freed as soon as they are closed.
     pub fn release(&mut self, numbers: RangeInclusive<u32>) {
         for number in numbers {
             self.get_mut(number).is_released = true;
@@ -211,7 +211,7 @@ impl<'a> Sockets<'a> {
         }
     }
 
-    /// The path that these sockets are of has failed: they are reset, and those that are not open yet stay closed.
+    /// The path of these sockets has failed: they are reset, and those that are not open yet stay closed.
     pub fn abandon(&mut self, numbers: RangeInclusive<u32>) {
         for number in numbers {
             self.get_mut(number).program = Program::Abandoned;

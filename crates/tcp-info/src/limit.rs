@@ -17,11 +17,11 @@ pub struct Shares {
 
 /// Adds up what limited a sender, sample by sample.
 ///
-/// The kernel counts the time with data under way (busy), and what of it the receiver's window and the send buffer took. The rest of
-/// busy is the path's, where data waited to be sent, or to be sent again. Where none did, either the send buffer was
-/// full and the program could hand nothing over, or the program was the limit, although its last bytes were still under way. Of the
-/// time that a send buffer takes the kernel counts little: only what passes after it has sent something while the program already
-/// waits (`tcp_cwnd_validate`). So the buffer itself is looked at, too.
+/// The kernel counts the time with data under way (busy), and the parts of it that the receiver's window and the send buffer
+/// took. The rest of busy is the path's, if data waited to be sent or to be retransmitted. If none did, either the send
+/// buffer was full and the program could write nothing, or the program was the limit, although its last bytes were still
+/// under way. The kernel counts only a little of the time that a send buffer takes: the time after it has sent something
+/// while the program already waits (`tcp_cwnd_validate`). So the buffer itself is sampled, too.
 #[derive(Debug, Clone, Default)]
 pub struct Limits {
     last: Option<(u64, TcpInfo)>,

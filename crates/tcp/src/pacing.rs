@@ -2,11 +2,11 @@
 
 use ekiden_units::Time;
 
-/// So many segments of data leave unpaced, as in Linux.
+/// The number of data segments that leave unpaced at first, as in Linux.
 const UNPACED: u64 = 10;
-/// Segments of a burst at least.
+/// The least burst, in segments.
 const BURST_LEAST: f64 = 2.0;
-/// And at most: 64 KiB of full segments, as the kernel gives a device at once (`sk_gso_max_size`).
+/// The greatest burst, in segments: 64 KiB of full segments, as the kernel gives a device at once (`sk_gso_max_size`).
 const BURST_MOST: f64 = 45.0;
 /// The time whose segments leave as one burst: 1 / 1024 s (`sk_pacing_shift`).
 const BURSTS_PER_SECOND: f64 = 1024.0;
@@ -17,7 +17,7 @@ pub(crate) struct Pacer {
     next: Time,
     /// What is left of this burst.
     burst: u32,
-    /// By how much this burst left late: half of its time at most is made up for.
+    /// By how much this burst left late, in nanoseconds: at most half of its time is made up for.
     credit: u64,
     sent: u64,
     waits: bool,
@@ -44,7 +44,7 @@ impl Pacer {
         self.waits
     }
 
-    /// A segment is sent that is so much of a full one.
+    /// A segment is sent. `part`: its size as a part of a full segment.
     pub fn on_sent(&mut self, now: Time, rate: Option<f64>, part: f64) {
         self.sent += 1;
         let Some(rate) = rate.filter(|rate| self.sent > UNPACED && *rate > 0.0) else {
@@ -63,7 +63,7 @@ impl Pacer {
         self.burst = 0;
     }
 
-    /// When what waits may be sent.
+    /// When the waiting segment may be sent.
     pub fn at(&self) -> Option<Time> {
         self.waits.then_some(self.next)
     }
@@ -73,7 +73,7 @@ impl Pacer {
 mod tests {
     use super::*;
 
-    /// When each of so many segments leaves.
+    /// The departure times of `segments` segments.
     fn departures(rate: f64, segments: usize) -> Vec<Time> {
         let (mut pacer, mut now, mut departures) = (Pacer::default(), Time(0), Vec::new());
         while departures.len() < segments {

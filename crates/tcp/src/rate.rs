@@ -10,9 +10,9 @@ pub(crate) struct RateEstimator {
     /// Segments delivered, and when the last was (C.delivered, C.delivered_time).
     delivered: u64,
     delivered_at: Time,
-    /// When the segment was sent that was newest in the last sample (C.first_sent_time).
+    /// When the newest segment of the last sample was sent (C.first_sent_time).
     first_sent: Time,
-    /// The application limits the sender until so many are delivered; 0: it does not (C.app_limited).
+    /// The number of delivered segments until which the application limits the sender; 0: it does not (C.app_limited).
     limited_until: u64,
     /// Segments that were known to be lost at the last acknowledgement.
     lost: u64,
@@ -38,7 +38,8 @@ impl RateEstimator {
         self.delivered
     }
 
-    /// A segment is sent, behind `outstanding` others, of which `in_flight` are in the network. So many were found lost before.
+    /// A segment is sent, behind `outstanding` others, of which `in_flight` are in the network. `lost`: the segments found
+    /// lost before.
     pub fn mark(&mut self, now: Time, outstanding: u32, in_flight: u32, lost: u64) -> Mark {
         if outstanding == 0 {
             (self.first_sent, self.delivered_at) = (now, now);
@@ -75,7 +76,7 @@ impl RateEstimator {
             let (sent, acked) = (newest.at.since(newest.mark.first_sent), now.since(newest.mark.delivered_at));
             self.first_sent = newest.at;
             let interval = sent.max(acked);
-            // What is shorter than a round trip was acknowledged late.
+            // An interval shorter than a round trip is due to late acknowledgements.
             flow.least_rtt.is_none_or(|least| interval >= least).then_some(Before {
                 delivered: newest.mark.delivered,
                 interval_us: interval.0 / 1000,
@@ -112,7 +113,7 @@ mod tests {
     const FLOW: Flow =
         Flow { was_in_flight: 0, in_flight: 0, lost: 0, least_rtt: None, srtt_us: 0, mss: 1448, repair: Repair::Open };
 
-    /// An acknowledgement that reports so many segments, of which the newest was sent then.
+    /// An acknowledgement that reports `delivered` segments, the newest of which was sent at `at`.
     fn acknowledge(
         rate: &mut RateEstimator,
         now: Time,

@@ -10,7 +10,7 @@ use crate::rtt::on_tick;
 use crate::settings::TcpSettings;
 use crate::tuning::{FIRST_WINDOW, Standing, Tuning};
 
-/// How many received ranges are remembered, latest first, to be reported in SACK blocks (RFC 2018, section 4).
+/// The number of received ranges that are remembered, latest first, to be reported in SACK blocks (RFC 2018, section 4).
 const REPORTED: usize = 4;
 
 /// A timestamp of the peer older than this is invalid (RFC 7323, section 5.5).
@@ -22,8 +22,8 @@ const CHALLENGES: (u32, Time) = (10, Time::secs(5));
 /// Largest shift of window scaling (RFC 7323, section 2.3).
 const SCALE_MOST: u8 = 14;
 
-/// How many ranges are held behind gaps at most: as many as the buffer has pieces of so many bytes, within these bounds. So a peer
-/// that sends every second byte alone does not make the receiver keep millions.
+/// The maximum number of ranges held behind gaps is the buffer's size divided by `RANGE_BYTES`, within the bounds `RANGES_MOST`. So
+/// a peer that sends only every second byte does not make the receiver keep millions.
 const RANGE_BYTES: u64 = 256;
 const RANGES_MOST: (u64, u64) = (64, 65_536);
 
@@ -37,13 +37,13 @@ pub(crate) struct Receiver {
     next: u64,
     /// What arrived beyond `next`.
     held: Ranges,
-    /// How many ranges that may be.
+    /// The maximum number of ranges in `held`.
     ranges_most: usize,
     /// The ranges of `held` that changed last, the latest first.
     recent: Vec<(u64, u64)>,
     /// The position of the peer's FIN, if it is known.
     end: Option<u64>,
-    /// Up to here the application has read.
+    /// The position up to which the application has read.
     read: u64,
     /// The largest window that is advertised now.
     buffer: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Receiver {
     scale: u8,
     /// The largest right edge of the window that was advertised.
     edge: u64,
-    /// Up to here acknowledgements were sent.
+    /// The position up to which acknowledgements were sent.
     acked: u64,
     ack_now: bool,
     /// Challenge ACKs sent, and since when.

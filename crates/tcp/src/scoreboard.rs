@@ -66,9 +66,9 @@ pub(crate) struct AckSummary {
     pub delivered: u32,
     /// Segments newly acknowledged selectively.
     pub sacked: u32,
-    /// Of those segments that are newly known to have arrived and were sent only once: when the last one was sent.
+    /// When the last segment was sent of those that are newly known to have arrived and were sent only once.
     pub sent_at: Option<Time>,
-    /// Of all of them: the one that was sent last.
+    /// The segment that was sent last of all that are newly known to have arrived.
     pub newest: Option<Newest>,
 }
 

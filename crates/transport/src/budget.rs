@@ -1,11 +1,11 @@
 //! Counts the bytes that this process holds for others: those that were read and could not yet be written, in memory and in
-//! pipes, and what connections hold whose other ends have not proven yet who they are.
+//! pipes, and those of connections whose other end has not proven its identity yet.
 //!
-//! One stream holds little, but there may be many. From half of the limit on, streams move smaller pieces. At the limit no new
-//! stream begins. A running stream never waits until another frees memory.
+//! One stream holds little, but there may be many. From half of the limit on, streams move smaller pieces. At the limit no
+//! new stream begins. A running stream never waits until another frees memory.
 //!
-//! Nobody fills it alone: what a connection's task holds counts also for its [`Payer`], once that is known. A payer that holds its share
-//! begins no new stream, and those that it has move very small pieces.
+//! No client fills it alone: what a connection's task holds counts also for its [`Payer`], once that is known. A payer that
+//! holds its share begins no new stream, and its running streams move very small pieces.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -91,7 +91,7 @@ pub fn paid<F: Future>(task: F) -> impl Future<Output = F::Output> {
 
 /// From now on `payer` pays for what this task holds, and may hold `share` of the limit.
 pub fn pays(payer: Arc<Payer>, share: Share) {
-    // Elsewhere than in a task of a connection nobody pays.
+    // Outside of a connection's task there is no payer.
     let _ = PAYER.try_with(|of| of.replace(Some((payer, share))));
 }
 

@@ -1,8 +1,10 @@
-//! Connections that are closed to make room for others: of whoever has most of them, the oldest goes first.
+//! Connections that are closed to make room for others: the oldest one of the owner that has most of them goes first.
 //!
-//! A newcomer always gets in. So whoever must connect again can, however many connections others hold, and for however long.
+//! A newcomer always gets in. So a client that must connect again can do so, however many connections others hold, and
+//! however old they are.
 //!
-//! Relay, tunnel and measuring server bound by it those that have not proven who they are; the relay also idle nodes and long HTTP heads.
+//! Relay, tunnel and measuring server use it to bound connections whose other end has not proven its identity; the relay
+//! also for idle nodes and long HTTP heads.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// How many connections a table has at most. Both numbers count as 1 at least.
+/// The maximum number of connections in a table. Both numbers count as 1 at least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// In all.
@@ -35,14 +37,14 @@ pub struct Evictable<K: Ord + Clone> {
 
 #[derive(Debug)]
 struct Rows<K> {
-    /// Counts those that have come.
+    /// The number of the next connection.
     next: u64,
     all: usize,
-    /// When each has come, the oldest first.
+    /// The arrival of each, the oldest first.
     ages: BTreeMap<u64, Instant>,
-    /// Of each owner, the oldest first.
+    /// The connections of each owner, the oldest first.
     owners: BTreeMap<K, BTreeMap<u64, Arc<Notify>>>,
-    /// The last one is who has most; among equals whose oldest is older.
+    /// The last one is the owner that has most; among equals, the one with the older oldest connection.
     order: BTreeSet<(usize, Reverse<u64>, K)>,
 }
 
@@ -59,7 +61,8 @@ impl<K> Default for EvictionTable<K> {
 }
 
 impl<K: Ord + Clone> EvictionTable<K> {
-    /// Adds a connection of `owner`. Where that exceeds `bounds`, the oldest goes: of `owner`, or of whoever has most.
+    /// Adds a connection of `owner`. If that exceeds `bounds`, the oldest one goes: of `owner`, or of the owner that has
+    /// most.
     pub fn add(self: &Arc<Self>, owner: K, bounds: Bounds) -> Evictable<K> {
         let evicted = Arc::new(Notify::new());
         let mut rows = self.lock();
@@ -78,11 +81,12 @@ impl<K: Ord + Clone> EvictionTable<K> {
         Evictable { table: self.clone(), owner, number, evicted }
     }
 
-    /// Evicts one connection that is in the table for so long: the oldest of whoever has most and has such a one. False if there is none.
+    /// Evicts one connection that has been in the table for at least `older_than`: the oldest of the owner that has most and
+    /// has such a one. False if there is none.
     pub fn evict_one(&self, older_than: Duration) -> bool {
         let mut rows = self.lock();
         let is_old = |since: &Instant| since.elapsed() >= older_than;
-        // In a flood all are young, which is known at once.
+        // In a flood all are young, which one look shows.
         if !rows.ages.first_key_value().is_some_and(|(_, since)| is_old(since)) {
             return false;
         }

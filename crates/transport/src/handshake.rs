@@ -1,6 +1,6 @@
-//! The beginning of a connection between two nodes: each proves to the other who it is.
+//! The beginning of a connection between two nodes: each proves its identity to the other.
 //!
-//! `UNPROVEN_BYTES` bounds what whoever connects can make this process hold until then.
+//! `UNPROVEN_BYTES` bounds what a stranger can make this process hold until then.
 
 use std::fmt::Display;
 use std::io;
@@ -22,7 +22,7 @@ use crate::security::{Credential, Security};
 /// the answer. All of it counts in the [`budget`](crate::budget) from the first moment.
 pub const UNPROVEN_BYTES: usize = 16 << 10;
 
-/// The most characters that are told of what a peer says that has not proven a key.
+/// The maximum number of characters that are logged of a message of a peer without a proven key.
 const UNPROVEN_WORDS: usize = 160;
 
 /// Whether a node that connected is admitted.
@@ -145,7 +145,7 @@ async fn prove(key: &SharedSecret, stream: &Connection) -> io::Result<Result<Str
         Err(error) => return refused(&error),
     };
     stream.send_all(&hello).await?;
-    // The dialler knows by now whether this node has its key. It tells nobody, and closes the connection.
+    // The dialler knows by now whether this node has its key. It reports nothing, and closes the connection.
     let read = read_unproven(stream, FrameKind::Auth).await.map_err(|error| match error.kind() {
         kind @ (io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof) => {
             io::Error::new(kind, "it closed the connection before it had proven the key: it may have another one")

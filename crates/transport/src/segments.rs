@@ -1,13 +1,14 @@
-//! How long the segments to a node may be. A path may drop long packets and say nothing.
+//! The maximum length of segments to a node. A path may silently drop long packets.
 //!
-//! Where routers filter ICMP, handshakes pass and the first full segment is lost for ever (a black hole of path MTU discovery, RFC
-//! 2923 §2.1). A kernel may look for that (RFC 4821, `net.ipv4.tcp_mtu_probing`), but does so for each connection anew, after seconds.
-//! So whoever dials wants proof first: each side sends the other a frame that fills a segment. If that does not come about, connections
-//! with shorter segments are tried beside, and the first that proves itself is taken. No connection is given up for that: the kernel may
-//! find the way meanwhile. An outage looks the same. So those that have not proven themselves go on beside the one that is taken: only if
-//! they are sent again in vain, the path is said to drop long segments.
+//! Where routers filter ICMP, handshakes pass and the first full segment is lost for ever (a black hole of path MTU
+//! discovery, RFC 2923 §2.1). A kernel may look for that (RFC 4821, `net.ipv4.tcp_mtu_probing`), but does so for each
+//! connection anew, after seconds. So the dialler wants proof first: each side sends the other a frame that fills a segment.
+//! If no proof comes, connections with shorter segments are tried in parallel, and the first that proves itself is taken. No
+//! connection is given up for that: the kernel may find the way meanwhile. An outage looks the same. So connections without
+//! proof go on beside the one that is taken: only if their retransmissions fail too, the path counts as dropping long
+//! segments.
 //!
-//! Legs and tunnels share this. Whoever dials asks, in `peer/dial.rs` of crate `relay` and `node/dial.rs` of crate `tunnel`;
+//! Legs and tunnels share this. The dialler asks, in `peer/dial.rs` of crate `relay` and `node/dial.rs` of crate `tunnel`;
 //! `serve/leg.rs` and `carry.rs` there answer.
 
 use std::fmt::Display;
@@ -26,12 +27,12 @@ use crate::connection::Connection;
 use crate::first_of::first_of;
 use crate::frames::{invalid, read_frame};
 
-/// The longest segments of an attempt: as both ends' devices have it; what fits every path of IPv6, 1,280 bytes with the headers (RFC
-/// 8200 §5); what every host of IPv4 takes (RFC 9293 §3.7.1).
+/// The maximum segments of the attempts: as both ends' devices have it; what fits every path of IPv6, 1,280 bytes with the
+/// headers (RFC 8200 §5); what every host of IPv4 takes (RFC 9293 §3.7.1).
 const LIMITS: [Option<u16>; 3] = [None, Some(1220), Some(536)];
 
-/// So long, and so many round trips more, an answer may take before shorter segments are tried: by then the kernel has sent the segment
-/// again two or three times, where its first pause is 200 ms.
+/// The delay before shorter segments are tried, and the round trips that are added to it: by then the kernel has
+/// retransmitted the segment two or three times, starting after 200 ms.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PATIENCE_ROUNDS: u32 = 4;
 
@@ -39,27 +40,28 @@ const PATIENCE_ROUNDS: u32 = 4;
 const PROVEN: Duration = Duration::from_secs(60);
 const SHORTER: Duration = Duration::from_secs(600);
 
-/// How long, and how many round trips more, shorter segments have to prove themselves once full ones have not: a node that answers
-/// nothing holds up whoever knows another way no longer.
+/// The timeout of the proof with shorter segments, after that of full ones, and the round trips that are added to it: a node
+/// that answers nothing then no longer delays a caller that knows another way.
 const PROOF: Duration = Duration::from_secs(4);
 const PROOF_ROUNDS: u32 = 16;
 
-/// How often it is looked whether something is known for sure.
+/// The interval at which a caller checks whether something is known for sure.
 const SETTLED_STEP: Duration = Duration::from_millis(50);
 
-/// A connection whose other end has proven its key, and what must be sent before the first request: as [`crate::dial`] returns them.
+/// A connection whose other end has proven its key, and the bytes to send before the first request: as [`crate::dial`]
+/// returns them.
 pub type Dialled = (Connection, Vec<u8>);
 
-/// What is known of the path to a node. Clones share it.
+/// What is known about the path to a node. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Segments(Arc<Mutex<Known>>);
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
-    /// Which of [`LIMITS`] has passed last.
+    /// The index of the last of [`LIMITS`] that has passed.
     step: usize,
     until: Option<Instant>,
-    /// Whether longer ones do not pass. Until then an outage may explain what was seen.
+    /// Whether longer ones are known not to pass. Until then an outage may explain what was seen.
     is_sure: bool,
 }
 
@@ -68,7 +70,7 @@ struct Known {
 pub enum Proof {
     /// Each one.
     Always,
-    /// If none has done so of late.
+    /// Only if none has done so lately.
     WhenUnknown,
 }
 
@@ -96,7 +98,7 @@ struct Trial {
     passed: Pin<Box<dyn Future<Output = io::Result<Arrived>> + Send>>,
 }
 
-/// What has become of an attempt.
+/// The result of an attempt.
 enum Attempted {
     /// Nothing is to be proven.
     Done(Dialled),
@@ -104,7 +106,7 @@ enum Attempted {
 }
 
 impl Trial {
-    /// How long an answer may take: by then the kernel has sent a segment that is lost again.
+    /// The time for an answer: by then the kernel has retransmitted a lost segment.
     fn patience(&self) -> Duration {
         PATIENCE + self.rtt * PATIENCE_ROUNDS
     }
@@ -185,19 +187,21 @@ impl Segments {
         self.known().filter(|known| known.is_sure).and_then(|known| LIMITS[known.step])
     }
 
-    /// Completes when it is known whether the path drops longer segments than those that have passed, or only was down for a while.
+    /// Completes when it is known whether the path drops segments longer than those that have passed, or only was down for a
+    /// while.
     pub async fn settled(&self) {
         while self.known().is_some_and(|known| !known.is_sure) {
             sleep(SETTLED_STEP).await;
         }
     }
 
-    /// From now on nothing is known: a connection has failed, and the path may be another one.
+    /// Forgets everything: a connection has failed, and the path may be another one.
     pub fn forget(&self) {
         self.lock().until = None;
     }
 
-    /// A connection to the node has ended or broken: that full segments pass has to be proven again. What is known of shorter ones stays.
+    /// A connection to the node has ended or broken: it has to be proven again that full segments pass. What is known of
+    /// shorter ones stays.
     pub fn doubt(&self) {
         let mut known = self.lock();
         if known.step == 0 {
@@ -209,21 +213,21 @@ impl Segments {
         Some(*self.lock()).filter(|known| known.until.is_some_and(|until| Instant::now() < until))
     }
 
-    /// Segments of so many bytes have passed on a connection; `others` are still under way.
+    /// Segments with `bytes` of payload have passed on a connection; `others` are still under way.
     fn passed(&self, name: &str, (step, bytes): (usize, u32), others: Vec<Trial>) {
         let longer: Vec<Trial> = others.into_iter().filter(|other| other.step < step).collect();
         if longer.is_empty() {
             return self.learn(name, step, bytes);
         }
-        // What is sent again and lost again is not lost in an outage that is over: the pauses between double, so that the next one ends
-        // within as much time as has passed.
+        // A retransmission that is lost again is not lost in an outage that is over: the timeouts double, so the next one
+        // ends within as much time as has passed.
         let wait = longer.iter().map(|other| other.since.elapsed() + other.patience()).max().unwrap_or_default();
         *self.lock() = Known { step, until: Some(Instant::now() + wait + SETTLED_STEP * 2), is_sure: false };
         let (segments, name) = (self.clone(), name.to_owned());
         tokio::spawn(async move { segments.settle(&name, (step, bytes), longer, wait).await });
     }
 
-    /// Whether those that are longer than what has passed do not pass: they have so much time to do so.
+    /// Finds out whether segments longer than those that have passed do not pass: they have the time `wait` to do so.
     async fn settle(&self, name: &str, (step, bytes): (usize, u32), mut longer: Vec<Trial>, wait: Duration) {
         let full = longer.iter().map(|trial| trial.own).max().unwrap_or_default();
         let passes = async {
@@ -238,7 +242,7 @@ impl Segments {
         };
         match timeout(wait, passes).await {
             Ok(Some((0, bytes))) => self.learn(name, 0, bytes),
-            // Those in between pass, or all have broken, which says nothing.
+            // Those in between pass, or all connections have broken, which says nothing.
             Ok(_) => self.forget(),
             Err(_) => {
                 let now_known = Known { step, until: Some(Instant::now() + SHORTER), is_sure: true };
@@ -250,8 +254,8 @@ impl Segments {
         }
     }
 
-    /// Full segments of this step have passed, and none that are longer are under way. The longest are tried again in time, however often
-    /// connections with shorter ones come and go meanwhile.
+    /// Full segments of this step have passed, and none that are longer are under way. The longest are tried again after a
+    /// time, however often connections with shorter ones come and go meanwhile.
     fn learn(&self, name: &str, step: usize, bytes: u32) {
         if step > 0 {
             return;
@@ -268,9 +272,10 @@ impl Segments {
     }
 }
 
-/// `full` has a full segment of this end on the connections that have not proven themselves, `bytes` what has passed.
+/// `full` is the length of this end's full segments on the connections without proof, `bytes` that of the segments that have
+/// passed.
 fn told(name: &str, full: u32, bytes: u32) -> impl Display {
-    // How long the other end's were that did not arrive, nobody knows here.
+    // This end does not know the length of the other end's segments that did not arrive.
     let lost = if full > bytes { full.to_string() } else { format!("more than {bytes}") };
     format!(
         "{name}: on the path to it segments of {lost} bytes do not arrive, and those of {bytes} bytes do: something on it drops longer \
@@ -300,8 +305,9 @@ async fn begin<E>(step: usize, attempt: impl Future<Output = Result<Dialled, E>>
     }
     let info = tcp_info(connection.socket()).map_err(Unproven::Broken)?;
     let own = info.mss_bytes;
-    // A kernel that looks for the path's MTU by itself begins with short segments at the end that dials. The other end may begin with full
-    // ones, up to what this one has advertised. Otherwise both ends' full segments are equally long, whatever either has advertised.
+    // A kernel that looks for the path's MTU by itself begins with short segments at the end that dials. The other end may
+    // begin with full ones, up to what this one has advertised. Otherwise both ends' full segments are equally long,
+    // whatever either has advertised.
     let bytes = if mtu_probing() == BEGINS_SHORT { own.max(info.advertised_mss_bytes) } else { own };
     let rtt = Duration::from_micros(info.rtt_us.into());
     let passed = Box::pin(async move {
@@ -311,7 +317,7 @@ async fn begin<E>(step: usize, attempt: impl Future<Output = Result<Dialled, E>>
     Ok(Attempted::Begun(Trial { step, bytes, own, rtt, since: Instant::now(), passed }))
 }
 
-/// Completes at that time, and never without one.
+/// Completes at that time; never if it is `None`.
 async fn reaches(end: Option<Instant>) {
     match end {
         Some(end) => sleep_until(end.into()).await,
@@ -319,12 +325,12 @@ async fn reaches(end: Option<Instant>) {
     }
 }
 
-/// Nothing is dropped on the way then. In this module's tests the loopback stands for a path.
+/// Nothing is dropped on the way then. In this module's tests the loopback is used as a path.
 fn is_on_this_host(connection: &Connection) -> bool {
     !cfg!(test) && connection.socket().peer_addr().is_ok_and(|far| far.ip().to_canonical().is_loopback())
 }
 
-/// Returns how long the other end's full segment was.
+/// Returns the length of the other end's full segment.
 async fn exchange(connection: Connection, first: Vec<u8>) -> io::Result<(Connection, u32)> {
     connection.send_all(&first).await?;
     match read_frame(&connection).await? {

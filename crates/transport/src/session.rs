@@ -27,9 +27,9 @@ const RECORD_OVERHEAD: usize = 5 + 1 + 16;
 const PIECE: usize = 4 * RECORD;
 const ENCRYPTED_PIECE: usize = 4 * (RECORD + RECORD_OVERHEAD);
 
-/// The most bytes that wait for the rest of a record, or of a message that TLS has cut into records. A node that connects says
-/// fewer than 1,000 before its key is proven, 300 of them in its longest message; a browser's longest has 2,000. Whoever is
-/// dialled may say as much as two records hold.
+/// The maximum number of bytes that wait for the rest of a record, or of a message that TLS has cut into records. A node
+/// that connects sends fewer than 1,000 before its key is proven, 300 of them in its longest message; a browser's longest
+/// has 2,000. The dialled node may send as much as two records hold.
 const WAITING_UNPROVEN: usize = 4 << 10;
 const WAITING: usize = 2 * (RECORD + RECORD_OVERHEAD);
 
@@ -320,7 +320,7 @@ impl Session {
                     let _ = self.step(&mut input[used..], sink, ToEncrypt::Nothing);
                     // From now on nothing that arrives is decrypted.
                     self.end_of_input = Some(EndOfInput::Truncated);
-                    // Before it has seen this side's key nobody can refuse that.
+                    // The other side cannot refuse this side's key before it has seen it.
                     return Err(explained(&error, self.common().negotiated_cipher_suite().is_some()));
                 }
             }
@@ -438,8 +438,9 @@ pub fn is_own_key_refused(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|error| error.is::<OwnKeyRefusedError>())
 }
 
-/// Turns an error of TLS into one for whoever runs a node. [`io::ErrorKind::PermissionDenied`]: one of the two nodes refuses
-/// the other's key. [`io::ErrorKind::Unsupported`]: the other one takes no keys. [`io::ErrorKind::InvalidData`]: anything else. `is_known`: the other side may have seen this one's key.
+/// Turns an error of TLS into one for a node's operator. [`io::ErrorKind::PermissionDenied`]: one of the two nodes refuses
+/// the other's key. [`io::ErrorKind::Unsupported`]: the other one takes no keys. [`io::ErrorKind::InvalidData`]: anything
+/// else. `is_known`: the other side may have seen this one's key.
 fn explained(error: &Error, is_known: bool) -> io::Error {
     use io::ErrorKind::{InvalidData, PermissionDenied};
     let plain = "it does not speak TLS: it has a plain_key_file, or is no ekiden node";

@@ -1,4 +1,4 @@
-//! Connections that have not proven yet who they are, and how many of them there may be where no configuration says.
+//! Connections whose other end has not proven its identity yet, and their limits where no configuration sets them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use ekiden_net::socket::client_of;
 
 use crate::eviction::{Bounds, Evictable, EvictionTable};
 
-/// The most connections of strangers where no configuration says: in all, and of one address. A node may connect with all of
-/// its connections at once.
+/// The default limits of strangers' connections: in all, and of one address. A node may connect with all of its connections
+/// at once.
 const MOST: usize = 512;
 const MOST_OF_ADDRESS: usize = 64;
 
-/// Of the files that a process may have open, strangers have one in so many at most.
+/// Strangers have at most this fraction of the process's limit of open files: one in `FILES`.
 const FILES: u64 = 2;
 
-/// Connections that have not proven yet who they are, by the client that their address stands for ([`client_of`]).
+/// Connections whose other end has not proven its identity yet, by the client that their address stands for ([`client_of`]).
 #[derive(Debug, Default)]
 pub struct Strangers(Arc<EvictionTable<IpAddr>>);
 
@@ -24,20 +24,19 @@ pub struct Strangers(Arc<EvictionTable<IpAddr>>);
 pub type Stranger = Evictable<IpAddr>;
 
 impl Strangers {
-    /// The bounds for a process that may have so many files open.
+    /// The bounds for a process with this limit of open files.
     pub fn bounds(files: u64) -> Bounds {
         let all = usize::try_from(files / FILES).unwrap_or(usize::MAX).min(MOST);
         Bounds { all, of_owner: MOST_OF_ADDRESS.min(all) }
     }
 
-    /// Counts a connection from this address. If there are more than `bounds` then, the oldest goes: of the same address, or of
-    /// that which has most.
+    /// Counts a connection from this address. If there are then more than `bounds`, the oldest goes: of the same address, or
+    /// of the address that has most.
     pub fn add(&self, from: IpAddr, bounds: Bounds) -> Stranger {
         self.0.add(client_of(from), bounds)
     }
 
-    /// Evicts one: the oldest of the address that has most, if it has been there for so long. False if there is
-    /// none.
+    /// Evicts one: the oldest of the address that has most, if it is at least this old. False if there is none.
     pub fn evict_one(&self, older_than: Duration) -> bool {
         self.0.evict_one(older_than)
     }

@@ -20,7 +20,7 @@ use rustls::{
 
 use crate::session::{self, Session};
 
-/// Why a node's key was refused, as a line for whoever runs this node.
+/// Why a node's key was refused, as a line for this node's operator.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PeerKeyError {
     /// The node that was dialled has another key than the pinned one.

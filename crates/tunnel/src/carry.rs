@@ -12,7 +12,7 @@ use crate::decoder::{Decoder, Frame};
 use crate::frame::{FrameError, HELLO_BYTES, Hello, KEEP_ALIVE, SILENCES, VERSION_BYTES, filling};
 use crate::queue::Outgoing;
 
-/// The most packets that are written at a time.
+/// The maximum number of packets that are written at a time.
 const PACKETS_MOST: usize = 64;
 
 /// Why a connection ended.
@@ -30,7 +30,7 @@ pub enum CarryError {
     /// The other node ended the connection, or went before it greeted.
     #[error("it closed the connection")]
     Closed,
-    /// Nothing of this end arrives, and the other end is heard.
+    /// Nothing that this end sends arrives, although the other end is heard.
     #[error(
         "what this end sends has not arrived for 10 s or 14 round trips, and the other end is heard: the path drops large packets, or all of this \
          direction; the other end connects anew"
@@ -41,13 +41,13 @@ pub enum CarryError {
     Silent(Duration),
 }
 
-/// Says what this side says first.
+/// Sends this side's greeting.
 pub async fn send_hello(connection: &Connection, hello: Hello) -> io::Result<()> {
     connection.send_all(&hello.encode()).await
 }
 
-/// Takes what the other side says first. Before that, it may want to know whether full segments pass; if they do not, it goes without a
-/// word, and that is [`CarryError::Closed`].
+/// Receives the other side's greeting. Before that, the other side may test whether full segments pass; if they do not, it
+/// ends the connection without a greeting, which is [`CarryError::Closed`].
 pub async fn receive_hello(connection: &Connection) -> Result<Hello, CarryError> {
     let mut bytes = [0; HELLO_BYTES];
     let (first, rest) = bytes.split_at_mut(VERSION_BYTES);
@@ -65,9 +65,10 @@ pub async fn receive_hello(connection: &Connection) -> Result<Hello, CarryError>
     Ok(Hello::decode(bytes))
 }
 
-/// Sends what waits for a connection, and a keep-alive when nothing has come for so long. Returns with what ends the connection.
+/// Sends what waits for a connection, and a keep-alive after a silence of the keep-alive time. Returns what ends the
+/// connection.
 ///
-/// Where packets are pulled, one leaves the queue only when fewer bytes than `unsent` have not been sent yet.
+/// With `pull`, a packet leaves the queue only when fewer than `unsent` bytes have not been sent yet.
 pub async fn send(
     connection: &Connection,
     queue: &Outgoing,
@@ -81,7 +82,7 @@ pub async fn send(
             connection.send_all(&KEEP_ALIVE).await?;
             continue;
         }
-        // Only then does a packet leave the queue: until then it can be dropped, marked and overtaken.
+        // A packet leaves the queue only now: until then it can be dropped, marked and overtaken.
         let room = control.room(connection).await?;
         let mut bytes = 0;
         packets.clear();
@@ -96,8 +97,8 @@ pub async fn send(
     }
 }
 
-/// Receives frames until the connection ends, and gives each to `take`, which says whether it is one. `silence`: after so much of it
-/// the other end sends a keep-alive.
+/// Receives frames until the connection ends, and gives each to `take`, which returns whether it is valid. `silence`: the
+/// silence after which the other end sends a keep-alive.
 pub async fn receive(
     connection: &Connection,
     mtu: u16,
@@ -118,7 +119,7 @@ pub async fn receive(
         while let Some(frame) = decoder.next_frame()? {
             take(frame).await?;
         }
-        // There is more, and others have waited.
+        // There is more, but other tasks have waited.
         if bytes > half {
             yield_now().await;
         }

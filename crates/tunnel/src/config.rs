@@ -40,17 +40,17 @@ pub struct Config {
     pub listen: Option<Listen>,
     /// Of the TCP connections.
     pub tcp: TcpOptions,
-    /// The most that each connection sends.
+    /// The maximum rate of each connection.
     pub pacing: Option<BitRate>,
     /// Parameters of ekiden's own congestion controls. `None`: the defaults.
     pub congestion: Option<Box<Tunables>>,
-    /// What waits for each connection.
+    /// The queue before each connection.
     pub queue: QueueSettings,
-    /// After so much silence an end says that it is there; after four times as much the other has gone.
+    /// The silence after which an end sends a keep-alive. After four times this time the other end counts as gone.
     pub keepalive: Time,
     /// The nodes at the other ends, by name.
     pub peers: IndexMap<String, Peer>,
-    /// Which peer has which addresses.
+    /// The addresses of each peer.
     pub allowed: Allowed,
 }
 
@@ -72,12 +72,12 @@ pub struct Device {
     pub addresses: Vec<IpNet>,
     /// Its MTU, in bytes.
     pub mtu: u16,
-    /// It takes super-packets where the kernel can.
+    /// Whether it takes super-packets, if the kernel can give them.
     pub offload: bool,
 }
 
 impl Device {
-    /// The address of the device in whose network this one is: it is reached through the device.
+    /// The device's address in the same network as this one: that network is reached through the device.
     pub fn network_of(&self, address: IpAddr) -> Option<IpNet> {
         self.addresses.iter().find(|own| own.contains(&address)).copied()
     }
@@ -86,7 +86,7 @@ impl Device {
 /// The queue before each connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// What it holds at most.
+    /// Its limit.
     pub limit: Queue,
     /// `None`: drop tail, from which packets go into the send buffer while that has room.
     pub pull: Option<Pull>,
@@ -103,7 +103,7 @@ pub struct Peer {
     pub http_proxy: Option<HttpProxy>,
     /// The TCP connections, and what each carries.
     pub classes: Classes,
-    /// How long the segments to it may be, as far as that was found out. It is no setting.
+    /// The maximum length of segments to it, as far as that was found out. It is not a setting.
     pub segments: Segments,
 }
 
@@ -112,7 +112,7 @@ pub struct Peer {
 pub struct HttpProxy {
     /// Its host and port.
     pub address: (String, u16),
-    /// What it wants to know.
+    /// The login that it asks for.
     pub login: Option<Login>,
 }
 
@@ -155,7 +155,7 @@ impl Config {
         toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.get("device").is_some_and(toml::Value::is_table))
     }
 
-    /// What the peers have: each network with the peer's name.
+    /// The networks of the peers: each with the peer's name.
     pub fn networks(&self) -> impl Iterator<Item = (IpNet, &str)> {
         let peers = self.peers.keys().enumerate();
         peers.flat_map(|(number, name)| self.allowed.of(number).map(move |network| (network, &name[..])))

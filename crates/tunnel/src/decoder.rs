@@ -4,7 +4,8 @@ use crate::buffer::ROOM;
 use crate::frame::{FrameError, HEAD_BYTES, PLAIN, SUPER, SUPER_MOST};
 use crate::vnet::{VNET_BYTES, VnetHeader};
 
-/// So much is received at a time at most: with more, it has left the processor's cache before it is written to the device.
+/// The maximum that is received at a time: with more, the data leaves the processor's cache before it is written to the
+/// device.
 const BUFFER: usize = 4 * ROOM;
 
 /// A frame that has arrived.
@@ -31,12 +32,12 @@ impl Frame<'_> {
     }
 }
 
-/// The one buffer of a connection. It holds what has arrived until it was taken, and never more.
+/// The one buffer of a connection. It holds received data until that was taken, and nothing else.
 #[derive(Debug)]
 pub struct Decoder {
     mtu: u16,
     bytes: Vec<u8>,
-    /// What has arrived and was not taken.
+    /// The received data that was not taken yet.
     start: usize,
     end: usize,
 }
@@ -52,7 +53,7 @@ impl Decoder {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         }
-        // Room for the rest of any frame. It is seldom made, since it copies.
+        // Room for the rest of any frame. This copies, so it happens seldom.
         if self.bytes.len() - self.end < ROOM {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
@@ -60,15 +61,15 @@ impl Decoder {
         &mut self.bytes[self.end..]
     }
 
-    /// So many bytes have arrived in [`Decoder::room`].
+    /// Notes that this number of bytes has been received into [`Decoder::room`].
     pub fn filled(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.bytes.len());
     }
 
-    /// The next frame that is there whole. Keep-alives are left out.
+    /// The next complete frame. Keep-alives are left out.
     ///
     /// # Errors
-    /// If it is none, or too long: then nothing that follows can be read.
+    /// The frame is invalid, or too long: then nothing that follows can be read.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
         loop {
             let Some(&[l0, l1, l2, kind]) = self.bytes[self.start..self.end].first_chunk::<HEAD_BYTES>() else {

@@ -27,7 +27,7 @@ use crate::error::StartError;
 
 /// Packets that wait in the device until the tunnel takes them.
 const DEVICE_PACKETS: u32 = 10_000;
-/// How long nobody asks after the kernel has dropped messages: a host whose devices change all the time costs little.
+/// The pause in asking after the kernel has dropped messages: so a host whose devices change all the time costs little.
 const OVERRUN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Whether the device can be made, as far as that can be told before.
@@ -103,7 +103,7 @@ pub async fn taken_down(config: &Config) -> io::Result<()> {
     loop {
         let (connection, _handle, mut messages) = rtnetlink::new_multicast_connection(&[MulticastGroup::Link])?;
         let is_down = async {
-            // Nobody tells what was before.
+            // There is no report about changes from before.
             if !is_as_made(config, index).await? {
                 return Ok(true);
             }

@@ -1,10 +1,10 @@
-//! What is on a tunnel's TCP connection: a greeting of each side, then frames.
+//! The protocol on a tunnel's TCP connection: a greeting of each side, then frames.
 //!
-//! A frame begins with three bytes of length, in network byte order, and one that says what follows: 0, a packet with all its
-//! checksums; 1, a `virtio_net_hdr` of ten bytes, its numbers in little-endian order, and the packet that it describes. A length
-//! and a kind of 0 are a keep-alive.
+//! A frame begins with three bytes of length, in network byte order, and one byte of kind: 0, a packet with all its
+//! checksums; 1, a `virtio_net_hdr` of ten bytes, its numbers in little-endian order, and the packet that it describes. A
+//! length and a kind of 0 are a keep-alive.
 //!
-//! Whoever dials may say FILL of the leg protocol before its greeting, to see whether full segments pass.
+//! The dialler may send FILL of the leg protocol before its greeting, to see whether full segments pass.
 
 use std::time::Duration;
 
@@ -18,14 +18,15 @@ const MAGIC: &[u8; 4] = b"EKTN";
 const VERSION: u8 = 3;
 /// In a greeting: the side's device takes what has a `virtio_net_hdr`.
 const TAKES_SUPER: u8 = 1;
-/// In a greeting: packets of the other side were dropped for their source addresses. Who does not know the bit passes over it.
+/// In a greeting: packets of the other side were dropped because of their source addresses. A node that does not know the
+/// bit ignores it.
 const HAS_DROPPED: u8 = 2;
 
 /// A greeting's beginning, which is the same in every version, and the rest of it.
 pub const VERSION_BYTES: usize = 8;
 /// The length of a greeting.
 pub const HELLO_BYTES: usize = 11;
-/// The longest silence before a keep-alive.
+/// The maximum silence before a keep-alive.
 pub const KEEPALIVE_MOST: Duration = Duration::from_secs(3600);
 /// What stands before a frame's content.
 pub const HEAD_BYTES: usize = 4;
@@ -37,10 +38,10 @@ pub const SUPER: u8 = 1;
 pub const SUPER_MOST: u32 = VNET_BYTES as u32 + u16::MAX as u32;
 /// A frame without content.
 pub const KEEP_ALIVE: [u8; HEAD_BYTES] = [0; HEAD_BYTES];
-/// Once the greeting is over, so many silent keep-alive times mean that the other end has gone.
+/// After the greeting, this number of keep-alive times without data means that the other end has gone.
 pub const SILENCES: u32 = 4;
 
-/// What each side says first.
+/// The greeting of each side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
     /// Which of the connections between the two nodes this is, from 0.
@@ -49,9 +50,9 @@ pub struct Hello {
     pub mtu: u16,
     /// It takes super-packets, and packets that lack a checksum.
     pub takes_super: bool,
-    /// After so many seconds of silence it sends a keep-alive.
+    /// The silence in seconds after which it sends a keep-alive.
     pub keepalive_s: u16,
-    /// Since it started it has dropped packets of the other side, whose source addresses it does not allow.
+    /// Since its start it has dropped packets of the other side, because it does not allow their source addresses.
     pub has_dropped: bool,
 }
 
@@ -111,7 +112,8 @@ pub enum FrameError {
 }
 
 impl Hello {
-    /// Asks what the other side says in its greeting. It answers, and carries nothing. `connection`: one that there should be.
+    /// A greeting that only asks for the other side's greeting: the other side answers, and the connection carries nothing.
+    /// `connection`: one that should exist.
     pub fn question(connection: u8) -> Self {
         Self { connection, mtu: 0, takes_super: false, keepalive_s: 0, has_dropped: false }
     }
@@ -121,7 +123,8 @@ impl Hello {
         self.mtu == 0
     }
 
-    /// After so much silence the side sends a keep-alive: no more than a configuration may say, or its end would hold this one for days.
+    /// The silence after which the side sends a keep-alive. It is at most what a configuration allows: otherwise a peer
+    /// could hold this end's connection for days.
     pub fn keepalive(self) -> Duration {
         Duration::from_secs(self.keepalive_s.into()).min(KEEPALIVE_MOST)
     }
@@ -154,13 +157,13 @@ impl Hello {
     }
 }
 
-/// How many bytes follow to fill a segment, if a connection begins with a FILL.
+/// The number of bytes that follow to fill a segment, if a connection begins with a FILL.
 pub fn filling(first: [u8; VERSION_BYTES]) -> Option<usize> {
     let header = Header::decode(first).ok().filter(|header| header.kind == FrameKind::Fill);
     header.map(|header| header.length as usize)
 }
 
-/// What stands before the content of a frame, which is at most [`SUPER_MOST`] bytes long.
+/// The bytes before the content of a frame, which is at most [`SUPER_MOST`] bytes long.
 pub fn head(kind: u8, content: usize) -> [u8; HEAD_BYTES] {
     let [_, l0, l1, l2] = u32::try_from(content).unwrap_or(SUPER_MOST).to_be_bytes();
     [l0, l1, l2, kind]

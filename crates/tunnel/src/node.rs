@@ -117,7 +117,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
             node.say_key();
         }
     });
-    // A name that is being looked up may take long, and nobody waits for it any more.
+    // A look-up of a name may take long, and no task waits for it any more.
     runtime.shutdown_background();
     ended
 }
@@ -226,7 +226,7 @@ impl Node {
         })
     }
 
-    /// What it has, for whoever started it.
+    /// What it has, for the program that started it.
     fn announced(&self, listener: Option<&StdTcpListener>) -> io::Result<String> {
         let listening = match listener {
             Some(listener) => format!("listening tunnel {}\n", listener.local_addr()?),

@@ -1,4 +1,4 @@
-//! What waits for a connection.
+//! The queue in front of a connection.
 
 use std::cell::{Cell, RefCell};
 
@@ -15,7 +15,7 @@ use crate::vnet::VnetHeader;
 /// A packet that waits.
 #[derive(Debug)]
 pub struct Packet {
-    /// Its frame, as it is sent. The packet is the end of it.
+    /// Its frame, as it is sent. The packet is the last part of it.
     pub frame: Buffer,
     /// The number of its flow.
     pub flow: u64,
@@ -39,7 +39,7 @@ impl Queued for Packet {
     }
 }
 
-/// The packets that wait for one connection, and whoever waits for them.
+/// The packets that wait for one connection, and the task that waits for packets.
 pub struct Outgoing {
     waiting: RefCell<TunnelQueue<Packet>>,
     arrived: Notify,
@@ -47,9 +47,9 @@ pub struct Outgoing {
     taken: Tally,
     lost: Cell<u64>,
     longest: Cell<QueueLength>,
-    /// The other end takes what has a header of the device.
+    /// The other end takes packets with a device header.
     takes_super: Cell<bool>,
-    /// The longest super-packet that goes whole.
+    /// The length of the longest super-packet that is sent whole.
     whole_most: Cell<u64>,
 }
 
@@ -69,7 +69,7 @@ impl Outgoing {
         }
     }
 
-    /// A connection is there. `takes_super`: its other end takes what has a header of the device.
+    /// There is a connection. `takes_super`: its other end takes packets with a device header.
     pub fn open(&self, takes_super: bool) {
         self.takes_super.set(takes_super);
         self.whole_most.set(0);
@@ -81,12 +81,12 @@ impl Outgoing {
         self.whole_most.set(bytes);
     }
 
-    /// Whether a packet of so many bytes may wait, and be sent, with its header of the device.
+    /// Whether a packet of this many bytes may wait, and be sent, with its device header.
     pub fn takes(&self, vnet: VnetHeader, bytes: usize) -> bool {
         self.takes_super.get() && (!vnet.is_super() || bytes as u64 <= self.whole_most.get())
     }
 
-    /// A packet comes to wait.
+    /// Appends a packet.
     pub fn push(&self, packet: Packet) {
         let dropped = self.waiting.borrow_mut().push(monotonic_ns(), packet);
         self.add(Signals { drops: dropped, marks: 0 });
@@ -108,12 +108,12 @@ impl Outgoing {
         self.length().packets == 0
     }
 
-    /// Returns when a packet may have come.
+    /// Completes when a packet may have come.
     pub async fn arrival(&self) {
         self.arrived.notified().await;
     }
 
-    /// All that waits is lost, because the connection has broken.
+    /// All waiting packets are lost, because the connection has broken.
     pub fn clear(&self) {
         let mut waiting = self.waiting.borrow_mut();
         self.lost.set(self.lost.get() + waiting.length().packets);
@@ -130,7 +130,7 @@ impl Outgoing {
         self.waiting.borrow().length()
     }
 
-    /// The most packets and the most bytes that have waited.
+    /// The greatest numbers of packets and of bytes that have waited.
     pub fn longest(&self) -> QueueLength {
         self.longest.get()
     }

@@ -1,4 +1,4 @@
-//! How fast bytes have come and gone of late.
+//! The rates of the last seconds, in both directions.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The rates are those of so long.
+/// The time over which rates are taken.
 pub const WINDOW: Duration = Duration::from_secs(10);
-/// Counts are written down so often. A connection younger than this has what it carried as if in this time.
+/// The interval at which counters are recorded. The rate of a connection younger than this is taken over this time.
 const STEP: Duration = Duration::from_secs(1);
 
-/// What two counts were within [`WINDOW`], the oldest first.
+/// The two counters within [`WINDOW`], the oldest first.
 #[derive(Default)]
 pub struct Recent(RefCell<VecDeque<(Instant, [u64; 2])>>);
 
 impl Recent {
-    /// The counts are these now.
+    /// Takes the counters of now.
     pub fn look(&self, now: Instant, bytes: [u64; 2]) {
         let mut past = self.0.borrow_mut();
         if past.back().is_none_or(|(last, _)| now - *last >= STEP) {

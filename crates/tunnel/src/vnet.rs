@@ -16,8 +16,8 @@ const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
 const UDP_L4: u8 = 5;
 const ECN: u8 = 0x80;
-/// A super-packet stands for so many packets at most: Linux makes no more of one UDP send (UDP_MAX_SEGMENTS), and 64 KB of TCP are fewer
-/// with the MSS that every host takes. Each of them costs this host as much as one that comes alone.
+/// The maximum number of packets for which a super-packet stands: Linux makes no more of one UDP send (UDP_MAX_SEGMENTS), and 64 KB
+/// of TCP are fewer with the MSS that every host takes. Each of them costs this host as much as a single packet.
 const SEGMENTS_MOST: usize = 128;
 /// Where a checksum is in the header of TCP and of UDP.
 const TCP_CHECKSUM: u16 = 16;
@@ -33,7 +33,7 @@ pub struct VnetHeader {
     pub hdr_len: u16,
     /// The payload of each segment but the last, which may have less.
     pub gso_size: u16,
-    /// Where the checksum's range begins, which reaches to the end of the packet.
+    /// Where the checksum's range begins, which extends to the end of the packet.
     pub csum_start: u16,
     /// Where in this range the checksum is.
     pub csum_offset: u16,
@@ -56,7 +56,7 @@ pub enum VnetError {
         /// Where in this range it is.
         offset: u16,
     },
-    /// The headers have another length.
+    /// The length of the headers is wrong.
     #[error("headers of {0} bytes")]
     Headers(u16),
     /// The kind of super-packet is unknown, or of another protocol.
@@ -114,8 +114,8 @@ impl VnetHeader {
         self.gso_type != NONE
     }
 
-    /// The same with the length of the packet's headers, which Linux gives as a hint only: it may be that of all that its buffer
-    /// holds in one piece. What else the device knows of the packet is left out.
+    /// The same with the length of the packet's headers, which Linux gives only as a hint: it may be the length of all that
+    /// its buffer holds in one piece. What else the device knows of the packet is left out.
     pub fn with_real_headers(mut self, packet: &[u8]) -> Self {
         self.flags &= NEEDS_CHECKSUM;
         let length = transport_bytes(packet, self.csum_start.into(), self.csum_offset);
@@ -123,8 +123,8 @@ impl VnetHeader {
         self
     }
 
-    /// Whether all of it fits the packet with this `header`, segments fit the MTU, and they are no more and no shorter than the kernel
-    /// makes them for a common flow. A node sends what does not pass this as single packets.
+    /// Whether the header fits the packet with this `header`, segments fit the MTU, and they are no more and no shorter than
+    /// the kernel makes them for a common flow. A node sends what fails this check as single packets.
     pub fn check(self, packet: &[u8], header: &Header, mtu: u16) -> Result<(), VnetError> {
         let Self { flags, gso_type, hdr_len, gso_size, csum_start: start, csum_offset: offset } = self;
         if flags != NEEDS_CHECKSUM {
@@ -167,7 +167,7 @@ impl VnetHeader {
     }
 }
 
-/// The length of the TCP or UDP header at `at`, which is told by where its checksum is. `None`: the packet ends before.
+/// The length of the TCP or UDP header at `at`; the position of its checksum says which. `None`: the packet ends before.
 fn transport_bytes(packet: &[u8], at: usize, checksum: u16) -> Option<u16> {
     let length = match checksum {
         TCP_CHECKSUM => u16::from(packet.get(at + 12)? >> 4) * 4,

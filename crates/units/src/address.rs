@@ -1,8 +1,8 @@
 //! Hosts and ports as people write them: one reader for all commands and files.
 //!
-//! `HOST` is a name, an IPv4 address, or an IPv6 address with or without brackets, which may have a zone: the interface on which it
-//! counts (RFC 4007 section 11). `HOST:PORT` has IPv6 addresses in brackets (RFC 3986 section 3.2.2): without them nobody can tell
-//! what the last number is.
+//! `HOST` is a name, an IPv4 address, or an IPv6 address with or without brackets, which may have a zone: the interface on
+//! which it counts (RFC 4007 section 11). `HOST:PORT` has IPv6 addresses in brackets (RFC 3986 section 3.2.2): without them
+//! the meaning of the last number is ambiguous.
 
 mod error;
 

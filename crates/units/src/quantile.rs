@@ -1,6 +1,7 @@
-//! Values at a place in the order of their size. All of them take values that ascend, and are `None` of nothing.
+//! Values at a place in the order of their size. All functions take ascending values, and return `None` if there are none.
 //!
-//! Definitions differ where a place lies between two values: whoever has shown figures by one goes on with that.
+//! Definitions differ where a place lies between two values: a caller that has shown figures by one definition goes on with
+//! it.
 
 /// The least value that at least `percent` of all do not exceed: the nearest rank. Of an even number, half is the lower of the two
 /// in the middle.

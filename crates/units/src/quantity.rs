@@ -76,7 +76,7 @@ const FRACTION: Notation = Notation {
 };
 
 impl Bytes {
-    /// About so many, for people: three digits and the unit that fits. It does not parse back.
+    /// The amount rounded for people: three digits and the unit that fits. It does not parse back.
     pub fn rounded(self) -> String {
         let units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
         let (mut value, mut unit) = (self.0 as f64, 0);
@@ -301,7 +301,7 @@ fn decimals(mut rest: u64, size: u64) -> Option<String> {
     Some(digits)
 }
 
-/// Takes a quantity from a text, and says what it should look like if it is something else.
+/// Parses a quantity from a text, and describes the expected form if the text is something else.
 struct FromText<Quantity> {
     example: &'static str,
     of: PhantomData<Quantity>,

@@ -61,7 +61,7 @@ pub struct Packet {
     pub flags: u8,
     /// Which way it goes.
     pub direction: Direction,
-    /// How many of the blocks there are.
+    /// The number of blocks.
     pub blocks: u32,
     /// The SACK blocks (RFC 2018), in their order.
     pub block: [Block; 4],
@@ -106,21 +106,22 @@ pub struct BalanceSettings {
     pub observes: ObservedFlow,
     /// With [`Policy::Delivered`], the segments whose lack throttles the group. At least 1.
     pub missing: u32,
-    /// By what part a limit grows in a round trip while the queue is short, and shrinks while it is long. [`Policy::Delivered`] alone.
+    /// The part by which a limit grows in a round trip while the queue is short, and shrinks while it is long. Only with
+    /// [`Policy::Delivered`].
     pub step: f64,
-    /// How much longer than the least round-trip time one is with a short queue, as a part of it; twice as much is a long queue.
-    /// [`Policy::Delivered`] alone.
+    /// The excess over the least round-trip time, as a part of it, up to which the queue is short; from twice as much on the
+    /// queue is long. Only with [`Policy::Delivered`].
     pub slack: f64,
-    /// Streams whose least round trip between gateway and receiver is shorter, or not yet known, are left alone and throttle nobody:
-    /// what such a path holds is less than hosts need that run a scheduler's turn late. At most 71 minutes.
+    /// Streams whose least round trip between gateway and receiver is shorter, or not yet known, are left alone and throttle
+    /// no group: such a path holds less than hosts need that run a scheduler's turn late. At most 71 minutes.
     pub shortest_rtt: Duration,
     /// Whether no window takes back what the sender was told before (RFC 9293, section 3.8.6). The paper does not say.
     pub keeps_edge: bool,
-    /// Whether windows are left as they are, for what acts on the limits by other means.
+    /// Whether windows are left as they are, for a caller that applies the limits by other means.
     pub watches: bool,
 }
 
-/// A rate: so many bytes in so many microseconds.
+/// A rate: a number of bytes in a number of microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     /// The bytes.
@@ -129,7 +130,7 @@ pub struct Pace {
     pub in_us: u32,
 }
 
-/// What a stream's flow is, of which throttling leaves a part.
+/// What a stream's flow is; throttling leaves a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObservedFlow {
     /// The bytes acknowledged in a round trip: what the path delivers.

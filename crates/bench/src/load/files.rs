@@ -1,4 +1,4 @@
-//! Files of one size, a connection for each: how long each takes, at a fixed rate or with so many at any time.
+//! Files of one size, a connection for each: how long each takes, at a fixed rate or with a fixed number at any time.
 
 use std::io::{ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,9 +18,9 @@ use super::{Path, joined, storm};
 /// Bytes of each file.
 pub const FILE: usize = 8 << 20;
 
-/// Transfers begun before others are looked at again.
+/// The maximum number of transfers that are begun before the running ones are looked at again.
 const BURST: u64 = 64;
-/// How long the last transfers are waited for after the last one has begun.
+/// The timeout of the last transfers, from the beginning of the last one.
 const DRAIN: Duration = Duration::from_secs(60);
 /// The listener's name among events.
 const LISTENER: u64 = u64::MAX;
@@ -28,13 +28,13 @@ const LISTENER: u64 = u64::MAX;
 /// When transfers begin.
 #[derive(Debug, Clone, Copy)]
 pub enum Begin {
-    /// When another ends, so that there are so many at any time.
+    /// When another ends, so that this number of transfers runs at any time.
     AtATime(u64),
-    /// So many per second, whether or not those before them have ended.
+    /// At this rate per second, whether or not those before them have ended.
     PerSecond(f64),
 }
 
-/// What became of them.
+/// The results of the transfers.
 #[derive(Debug, Clone, Default)]
 pub struct Transfers {
     /// Begun.
@@ -81,7 +81,7 @@ fn serve(listener: &TcpListener, stop: &AtomicBool) -> Result<()> {
         let ready = epoll.wait(&mut events, TICK_MS)?;
         for event in &events[..ready] {
             if event.data() == LISTENER {
-                // One that has left meanwhile is nobody's loss.
+                // A client that has left meanwhile does not matter.
                 let Ok((socket, _)) = listener.accept() else { continue };
                 socket.set_nonblocking(true)?;
                 let place = socket.as_raw_fd() as usize;

@@ -20,7 +20,7 @@ const BURST: u64 = 64;
 /// Files that are left for the server and everything else.
 const SPARE_FILES: u64 = 4096;
 
-/// How long the last answers are waited for after the last connection has begun.
+/// The timeout of the last answers, from the beginning of the last connection.
 const DRAIN: Duration = Duration::from_secs(60);
 
 /// What became of the connections.

@@ -1,9 +1,9 @@
-//! What may be in flight (section 5.5.10).
+//! The bounds on what may be in flight (section 5.5.10).
 
 use super::{AckPhase, BETA, Bbr3, HEADROOM, LOSS_MOST, State, WINDOW_LEAST};
 use crate::sample::LostSegment;
 
-/// Growth of the long bound doubles each round trip, so many times at most.
+/// The maximum number of doublings of the long bound's growth; it doubles each round trip.
 const UP_ROUNDS_MOST: u32 = 30;
 
 impl Bbr3 {
@@ -57,7 +57,7 @@ impl Bbr3 {
         }
         let (in_flight, lost_since) = (f64::from(lost.in_flight), lost.lost as f64);
         if lost_since > LOSS_MOST * in_flight {
-            // Where in the flight the losses were too many (BBRInflightAtLoss).
+            // The point in the flight at which the losses became too many (BBRInflightAtLoss).
             let (in_flight, lost_since) = (in_flight - 1.0, lost_since - 1.0);
             let prefix = (LOSS_MOST * in_flight - lost_since) / (1.0 - LOSS_MOST);
             self.is_too_much(in_flight + prefix.max(0.0), lost.is_app_limited);

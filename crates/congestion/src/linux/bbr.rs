@@ -1,9 +1,10 @@
 //! BBR as the kernel has it (`tcp_bbr.c`, 6.x: version 1, draft-cardwell-iccrg-bbr-congestion-control-00).
 //!
-//! It models the path by the greatest delivery rate of ten round trips and the least round trip of ten seconds, and paces at gains of
-//! that rate. A loss is no sign of congestion to it, but where losses repeat at one rate it takes that for a policer's.
+//! It models the path by the greatest delivery rate of ten round trips and the least round trip of ten seconds, and paces at
+//! gains of that rate. A loss is no sign of congestion to it, but it takes losses that repeat at one rate for a policer's.
 //!
-//! Left out: how late a qdisc sends what was paced (`bbr_packets_in_net_at_edt`), which the internal pacing of TCP does not do.
+//! Left out: how late a qdisc sends what was paced (`bbr_packets_in_net_at_edt`), which the internal pacing of TCP does not
+//! do.
 
 mod aggregation;
 mod filter;
@@ -26,16 +27,16 @@ const HIGH_GAIN: u64 = UNIT * 2885 / 1000 + 1;
 const DRAIN_GAIN: u64 = UNIT * 1000 / 2885;
 const WINDOW_GAIN: u64 = UNIT * 2;
 const CYCLE: [u64; 8] = [UNIT * 5 / 4, UNIT * 3 / 4, UNIT, UNIT, UNIT, UNIT, UNIT, UNIT];
-/// Round trips that the greatest rate is taken of.
+/// The number of round trips over which the greatest rate is taken.
 const RATE_ROUNDS: u64 = CYCLE.len() as u64 + 2;
 const LEAST_RTT_HOLDS_US: u64 = 10_000_000;
 const PROBE_RTT_US: u64 = 200_000;
-/// The window while the round trip is probed, and the least at all.
+/// The window while the round trip is probed, and the least window at any time.
 const WINDOW_LEAST: u32 = 4;
-/// The pipe is full when the rate grew by less than a quarter in so many round trips.
+/// The number of round trips in which the rate grew by less than a quarter, after which the pipe is full.
 const FULL_ROUNDS: u32 = 3;
 const INITIAL_WINDOW: u64 = 10;
-/// What the pacing rate leaves of the estimated one, in percent.
+/// The pacing rate as a percentage of the estimated rate.
 const PACED_PERCENT: u64 = 99;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +60,8 @@ pub struct LinuxBbr {
     least_rtt_at: u64,
     probe_rtt_until: Option<u64>,
     probe_rtt_round_done: bool,
-    /// Segments that were sent while so many were delivered tell nothing of the path: the round trip was probed.
+    /// Segments sent while the number of delivered segments was in this range say nothing about the path: the round trip was
+    /// probed.
     probed: Range<u64>,
     /// It was idle since the last acknowledgement.
     restarts: bool,
@@ -70,7 +72,7 @@ pub struct LinuxBbr {
     phase_at: u64,
     pacing_gain: u64,
     window_gain: u64,
-    /// Segments per microsecond times [`RATE`]: what is sent at.
+    /// The pacing rate, in segments per microsecond times [`RATE`].
     pacing: u64,
     has_seen_rtt: bool,
     repair: Repair,
@@ -246,10 +248,10 @@ impl LinuxBbr {
         }
     }
 
-    /// The cycle begins at one of its phases by chance, but not at the one that drains.
+    /// The cycle begins at a random phase, but not at the one that drains.
     fn probe_bandwidth(&mut self, now_us: u64) {
         self.mode = Mode::ProbeBandwidth;
-        // Connections that begin together do not go on together.
+        // Connections that begin together diverge.
         self.random = (self.random ^ now_us as u32).wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let chance = ((u64::from(self.random) * (CYCLE.len() as u64 - 1)) >> 32) as usize;
         self.phase = (CYCLE.len() - chance) % CYCLE.len();

@@ -22,13 +22,13 @@ const LOW_WINDOW: u32 = 14;
 /// What a loss leaves of the window, in 1024ths.
 const BETA: u64 = 819;
 const SCALE: u64 = 1024;
-/// In a binary search the part of the distance that is gone per round trip (`BICTCP_B`).
+/// The divisor of the distance that a binary search covers per round trip (`BICTCP_B`).
 const SEARCH: u64 = 4;
 /// The largest increment, in segments per round trip (`max_increment`).
 const INCREMENT_MOST: u64 = 16;
-/// `smooth_part`: so many round trips for the last `SEARCH` segments.
+/// `smooth_part`: the number of round trips for the last `SEARCH` segments.
 const SMOOTH: u64 = 20;
-/// Before the first loss at most this many segments per segment of growth.
+/// Before the first loss the maximum number of segments per segment of growth.
 const COUNT_MOST_BEFORE_LOSS: u64 = 20;
 /// Segments per acknowledgement are kept in 16ths; two at first.
 const RATIO_SCALE: u32 = 16;
@@ -37,7 +37,7 @@ const RATIO_SCALE: u32 = 16;
 #[derive(Debug, Clone)]
 pub struct LinuxBic {
     now_us: u64,
-    /// Where the last loss was, or what fast convergence made of it; 0 before the first and after a timeout.
+    /// The window at the last loss, or what fast convergence made of it; 0 before the first and after a timeout.
     max: u32,
     /// Segments acknowledged per segment of growth (`cnt`).
     count: u32,

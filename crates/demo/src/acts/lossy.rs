@@ -96,7 +96,7 @@ pub fn section(outcomes: &[Outcome]) -> Section {
     Section { heading, text, charts: vec![chart.to_svg()], table: Some(table) }
 }
 
-/// When so many bytes had arrived, in seconds; at the rate of the whole transfer where the file is shorter.
+/// When `bytes` bytes had arrived, in seconds; at the rate of the whole transfer if the file is shorter.
 fn reached(outcome: &Outcome, bytes: f64) -> String {
     let at = outcome.transfer.arrived.iter().find(|point| point[1] * 1e6 >= bytes).map(|point| point[0]);
     at.map_or_else(|| format!("{:.0}, at this rate", bytes * 8.0 / outcome.goodput_bit_s), |at| format!("{at:.1}"))

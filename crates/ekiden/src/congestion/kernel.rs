@@ -11,7 +11,7 @@ use ekiden_net::kernel_text;
 
 use super::NothingThere;
 
-/// How long the kernel may take to unregister what nobody holds.
+/// The timeout of the kernel to unregister what no program holds.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A parameter and its value, within its range.

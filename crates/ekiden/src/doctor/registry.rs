@@ -7,10 +7,11 @@ use ekiden_units::Bytes;
 
 use super::{Failed, Paths};
 
-/// From so many changes on it matters that etcd forgets old ones: it keeps each of them, and its quota is 2 GiB unless set.
+/// The number of changes from which on etcd should forget old ones: it keeps each of them, and its quota is 2 GiB unless
+/// set.
 const CHANGES: u64 = 100_000;
 
-/// What part of its quota etcd may have used.
+/// The part of its quota that etcd may have used.
 const FULL: f64 = 0.8;
 
 /// Looks at each member of etcd. Returns the configuration with the members of the overlay, or as it is where there is no etcd in it.

@@ -161,7 +161,7 @@ fn known(args: &Args) -> anyhow::Result<Security<Known>> {
     Ok(Security::Tls { identity, known, prepared: Prepared::default() })
 }
 
-/// A configuration by which nobody could measure.
+/// A configuration with which no node could measure.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: it has no leg listener that knows nodes by their keys; add one, or give --key and --node", .0.display())]
 pub struct Misconfigured(PathBuf);

@@ -61,7 +61,7 @@ fn text(status: &Status, width: Width) -> String {
     )
 }
 
-/// Less than this is told as nothing, in bit/s.
+/// A rate in bit/s below this is shown as nothing.
 const LEAST_TOLD: u64 = 50_000;
 
 fn at_least(bit_s: u64) -> String {

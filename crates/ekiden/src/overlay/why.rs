@@ -55,7 +55,7 @@ fn told(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus]) -
     })
 }
 
-/// The legs to an exit, and on the paths to it, that have failed.
+/// The failed legs to an exit, and on the paths to it.
 fn failed_legs<'a>(
     status: &'a Status,
     exit: Option<&'a String>,
@@ -89,7 +89,7 @@ fn last<'a>(
     exit.zip(next).into_iter().flat_map(move |(exit, next)| of(exit).map(move |last| (last, next)))
 }
 
-/// Whether a destination is meant; of a host without a port, all of its ports are.
+/// Whether a destination is meant; for a host without a port, all of its ports are.
 fn is_same(to: &str, meant: &str) -> bool {
     let read = |text: &str| {
         let (host, port) = HostPort::optional(text).ok()?;
@@ -98,7 +98,7 @@ fn is_same(to: &str, meant: &str) -> bool {
     read(to).zip(read(meant)).is_some_and(|((host, port), (of, at))| host == of && (at.is_none() || at == port))
 }
 
-/// A leg that has failed: a short while ago, so that streams avoid it, or so long ago, and nothing has come about on it since.
+/// A leg that has failed: either a short while ago, so that streams avoid it, or longer ago without any success on it since.
 #[derive(Serialize)]
 struct FailedLeg<'a> {
     from: &'a str,
@@ -160,7 +160,7 @@ enum Way {
     To {
         exit: String,
         because: &'static str,
-        /// Other nodes near it that can stand in, the nearest first.
+        /// Other nodes near it that can take its place, the nearest first.
         others: Vec<String>,
         /// Of which streams; none if a node is named, and so all to it are meant.
         of: Option<Streams>,
@@ -181,7 +181,7 @@ impl Way {
     }
 }
 
-/// What the first route for the destination says. A node's name stands for what goes to that node.
+/// What the first route for the destination says. A node's name stands for streams to that node.
 fn way(status: &Status, destination: &str) -> Result<Way, DestinationError> {
     if status.nodes.iter().any(|node| node.name == destination) {
         return Ok(match destination == status.node {
@@ -340,7 +340,7 @@ mod tests {
         assert!(a.contains("bulk streams (through delhi) go over paris → delhi → tokyo, for 5 s: first."), "{a}");
         assert!(b.contains("interactive streams: no path is chosen yet, ") && !b.contains("paris →  "), "{b}");
         assert!(other.contains("bulk streams go over paris → tokyo, for 5 s"), "{other}");
-        // Whose class the clients' listener or user says may be of either kind.
+        // If the class comes from the clients' listener or user, it may be of either kind.
         let any = said(&status, "d.jp");
         for (text, choices) in [(a, 1), (b, 1), (other, 1), (any, 2), (said(&status, "tokyo"), 3)] {
             assert_eq!(text.matches(" streams").count(), choices, "{text}");

@@ -31,7 +31,7 @@ struct Listener {
     name: String,
     address: String,
     nodes: Vec<Node>,
-    /// The file of the shared key, for legs without encryption. Whoever has the key is let in.
+    /// The file of the shared key, for legs without encryption. Every node that has the key is admitted.
     plain_key_file: Option<String>,
 }
 
@@ -71,9 +71,9 @@ impl Listing {
 }
 
 impl Listing {
-    /// Two tables, of so many columns where keys have lines of their own.
+    /// Two tables. If they are wider than `columns`, keys have lines of their own.
     pub fn text(&self, columns: Option<usize>) -> String {
-        // In parentheses is what no node can be called.
+        // Text in parentheses cannot be a node's name.
         let key = |fingerprint: Option<&String>, file: Option<&String>| match (fingerprint, file) {
             (Some(fingerprint), _) => fingerprint.clone(),
             (None, Some(file)) => format!("plain_key_file = {file:?}"),

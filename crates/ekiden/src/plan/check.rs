@@ -1,4 +1,4 @@
-//! A plan put to the test: the same path and remedies, simulated and in the lab. Each run is a process of its own, as a sweep's are.
+//! A test of a plan: the same path and remedies, simulated and in the lab. Each run is a process of its own, as in a sweep.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::children::Children;
 use crate::out;
 
-/// Where a plan is put to the test.
+/// Where a plan is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// In virtual time.
@@ -23,7 +23,7 @@ pub enum Place {
     Lab,
 }
 
-/// What was expected of the direct path or a remedy, and what came out.
+/// The expected and the measured goodput of the direct path or a remedy.
 #[derive(Debug, Serialize)]
 pub struct Checked {
     /// `direct`, or the remedy's name.
@@ -34,13 +34,13 @@ pub struct Checked {
     pub expected_bit_s: f64,
     /// In the simulator: the median of the runs.
     pub simulated_bit_s: Option<f64>,
-    /// How far the expectation is off what was simulated, in percent of that.
+    /// The error of the expectation, in percent of what was simulated.
     pub simulated_error_percent: Option<f64>,
     /// On the kernel's TCP: the median of the runs that the machine did not disturb, or of all if it disturbed all.
     pub lab_bit_s: Option<f64>,
     /// As [`Checked::simulated_error_percent`].
     pub lab_error_percent: Option<f64>,
-    /// Whether the machine disturbed all of the lab's runs, whose figure then does not follow from the path alone.
+    /// Whether the machine disturbed all of the lab's runs; then their figure does not follow from the path alone.
     pub lab_is_disturbed: bool,
     /// Why there is no figure, with the exit code of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,13 +58,13 @@ pub struct VerifyFailed {
 }
 
 impl Checked {
-    /// How far the expectation is off a measured rate, in percent of that.
+    /// The error of the expectation, in percent of the measured rate.
     pub fn error_percent(&self, measured_bit_s: Option<f64>) -> Option<f64> {
         measured_bit_s.filter(|rate| *rate > 0.0).map(|rate| 100.0 * (self.expected_bit_s / rate - 1.0))
     }
 }
 
-/// Simulates and runs the direct path and the chosen remedy, or all of them, so many times each, every time with another seed.
+/// Simulates and runs the direct path and the chosen remedy, or all of them, `runs` times each, each time with another seed.
 pub fn run(path: &Path, plan: &Plan, all: bool, places: &[Place], runs: u64) -> anyhow::Result<Vec<Checked>> {
     let children = Children::new().context("cannot wait for signals")?;
     let mut folder = tempfile::Builder::new();

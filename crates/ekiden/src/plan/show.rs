@@ -23,7 +23,7 @@ pub struct Shown<'a> {
     pub written: &'a Option<Written>,
 }
 
-/// Verdict, remedies, legs, advice, notes. Tables have so many columns at most.
+/// Verdict, remedies, legs, advice, notes. Tables have at most `columns` columns.
 pub fn text(plan: &Plan, path: &Path, columns: Option<usize>) -> String {
     let mut text = out::wrapped(&plan.verdict).trim_end().to_owned() + "\n\n";
     text += &remedies(plan, path, columns);
@@ -93,7 +93,7 @@ fn legs(remedy: &Remedy, columns: Option<usize>) -> String {
     table.to_text_within(columns) + "\n"
 }
 
-/// What was expected, simulated and run in the lab, side by side.
+/// The expected, simulated and measured figures, side by side.
 pub fn comparison(checked: &[Checked], columns: Option<usize>) -> String {
     let mut table = Table::new(["Mbit/s", "expected", "simulated", "error", "lab", "error"]);
     for run in checked {

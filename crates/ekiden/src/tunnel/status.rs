@@ -54,7 +54,7 @@ fn there(one: &ConnectionStatus, value: String) -> String {
     if one.is_up { value } else { "-".into() }
 }
 
-/// With all columns, or with those that matter most, within so many of the terminal's.
+/// With all columns, or with the most important ones, within `within` columns of the terminal.
 fn text(status: &Status, is_wide: bool, within: Option<usize>) -> String {
     let columns = || COLUMNS.iter().filter(|(_, always, _)| is_wide || *always);
     let mut table = Table::new(std::iter::once("connection").chain(columns().map(|(title, ..)| *title)));

@@ -48,7 +48,7 @@ pub struct Event {
     pub rtt_us: Option<u32>,
 }
 
-/// Reads the events of a gateway. Of several readers each event comes to one.
+/// Reads the events of a gateway. If there are several readers, each event comes to one of them.
 #[derive(Debug)]
 pub struct Events {
     ring: RingBuffer<'static>,

@@ -8,7 +8,7 @@ use nix::time::{ClockId, clock_gettime};
 use super::error::{GatewayError, libbpf};
 use super::layout::Keeper;
 
-/// Gives the keeper's word, from any thread. At the most one of a gateway's may be in use at a time.
+/// Gives the keeper's word, from any thread. At most one word of a gateway may be in use at a time.
 #[derive(Debug)]
 pub struct Word(MapHandle);
 
@@ -37,7 +37,7 @@ pub(super) fn change(map: &MapHandle, change: impl FnOnce(&mut Keeper)) -> Resul
     map.update(&0_u32.to_ne_bytes(), &keeper.bytes(), MapFlags::ANY).map_err(libbpf("give the keeper's word"))
 }
 
-/// Until when a word counts that is given for so long, in nanoseconds of the monotonic clock.
+/// The time until which a word counts that is given for `kept`, in nanoseconds of the monotonic clock.
 pub(super) fn until_ns(kept: Duration) -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
     (now + kept).as_nanos() as u64

@@ -9,7 +9,7 @@ fn link(loss: u64, loss_burst: u32) -> Direction {
     Direction { queue: Queue::Packets(1), loss: Fraction(loss), loss_burst, ..plain::direction() }
 }
 
-/// Lost packets and runs of them among so many.
+/// The numbers of lost packets and of runs of them among `packets`.
 fn count(mut loss: Loss, packets: u32) -> (u32, u32) {
     let (mut lost, mut runs, mut was_lost) = (0, 0, false);
     for _ in 0..packets {

@@ -46,7 +46,8 @@ impl Bbr {
         }
     }
 
-    /// What is sent in the next round trip, of `rtt` seconds without a queue, after `arrived` of `sent` segments did in `took` seconds.
+    /// The number of segments to send in the next round trip, of `rtt` seconds without a queue, after `arrived` of `sent`
+    /// segments arrived in `took` seconds.
     pub fn next(&mut self, now: f64, rtt: f64, (sent, arrived, took): (f64, f64, f64)) -> f64 {
         let is_probing = now < self.probes_until;
         if !is_probing {

@@ -1,8 +1,8 @@
-//! The clock that people set, watched by the one that nobody sets.
+//! The wall clock, watched by the monotonic clock.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A difference between the two clocks that counts as a jump: more than what is adjusted step by step.
+/// The difference between the two clocks that counts as a jump: more than what is adjusted step by step.
 const JUMP_MS: i64 = 60_000;
 
 /// Both clocks, as they were.
@@ -20,7 +20,7 @@ impl Clock {
         Self { unix_ms: unix_ms(), at: now, even_since: now }
     }
 
-    /// Looks at both, and says how the clock has jumped since the last look.
+    /// Reads both, and returns the jump of the wall clock since the last look.
     pub fn look(&mut self) -> Option<String> {
         self.compare(unix_ms(), Instant::now())
     }
@@ -44,19 +44,19 @@ impl Clock {
         })
     }
 
-    /// For how long it has run without a jump, at the last look.
+    /// How long it has run without a jump, at the last look.
     pub fn even_for(&self) -> Duration {
         self.at.saturating_duration_since(self.even_since)
     }
 
-    /// As if it had run so long without a jump.
+    /// As if it had run for `time` without a jump.
     #[cfg(test)]
     pub fn pretend_even(&mut self, time: Duration) {
         self.at = self.even_since + time;
     }
 }
 
-/// Milliseconds since 1970 (UTC), by the clock that people set; 0 before.
+/// Milliseconds since 1970 (UTC), by the wall clock; 0 before.
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! What decides how fast a connection sends.
+//! Settings that decide how fast a connection sends.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -8,8 +8,8 @@ use socket2::{SockRef, Socket};
 
 use crate::option::set_int;
 
-/// The socket sends at most so many bytes of payload per second, evenly (SO_MAX_PACING_RATE). The kernel paces from then on, also
-/// below that rate.
+/// Limits what the socket sends to `bytes_s` bytes of payload per second, evenly spaced (SO_MAX_PACING_RATE). The kernel
+/// paces from then on, also below that rate.
 ///
 /// # Errors
 /// The kernel's.
@@ -29,8 +29,8 @@ pub fn limit_rate(socket: &impl AsFd, bytes_s: u64) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Gives a connection this congestion control. What a socket had before it was connected gives way to what its route names (`congctl`,
-/// ip-route(8)), and so does a listener's.
+/// Gives a connection this congestion control. Its route's (`congctl`, ip-route(8)) replaces what was set on a socket before
+/// it was connected, and what a listener has.
 ///
 /// # Errors
 /// The kernel's, also where the route locks its own.
@@ -49,7 +49,7 @@ pub fn congestion(socket: &impl AsFd) -> io::Result<String> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
-/// The socket advertises no window above `bytes` (TCP_WINDOW_CLAMP). What was advertised before stays.
+/// Limits the window that the socket advertises to `bytes` (TCP_WINDOW_CLAMP). What was advertised before stays.
 ///
 /// # Errors
 /// The kernel's.
@@ -58,7 +58,7 @@ pub fn clamp_window(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     set_int(socket.as_fd().as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, value)
 }
 
-/// Reads wait until so many bytes are there, or the read timeout has passed (SO_RCVLOWAT).
+/// Makes reads wait until `bytes` bytes have arrived, or the read timeout has passed (SO_RCVLOWAT).
 ///
 /// # Errors
 /// The kernel's.
@@ -67,8 +67,9 @@ pub fn await_bytes(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     set_int(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, value)
 }
 
-/// A receiver that awaits so many bytes gets the buffer for them (`tcp_set_rcvlowat`), and keeps it when it awaits a single one again. Most
-/// kernels before 6.18 clamp the window then, and the SYN's window scale would follow from that: the clamp is taken back before there is one.
+/// Gives a socket a receive window of `window` from the start. A receiver that awaits this many bytes gets the buffer for
+/// them (`tcp_set_rcvlowat`), and keeps it when it awaits a single one again. Most kernels before 6.18 clamp the window
+/// then, and the SYN's window scale would follow from that: so the clamp is taken back before the SYN.
 pub(super) fn begin_with_window(socket: &Socket, window: Bytes) -> io::Result<()> {
     await_bytes(socket, u32::try_from(window.0).unwrap_or(u32::MAX))?;
     await_bytes(socket, 1)?;

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 
-/// The connection breaks once what was sent has not been acknowledged for so long (TCP_USER_TIMEOUT).
+/// Breaks the connection if sent data has not been acknowledged for `time` (TCP_USER_TIMEOUT).
 pub fn limit_unacknowledged(socket: &impl AsFd, time: Duration) -> io::Result<()> {
     SockRef::from(socket).set_tcp_user_timeout(Some(time))
 }
 
-/// How long the kernel waits before it probes a silent connection, and before it gives it up.
+/// The silence after which the kernel probes a connection, and the silence after which it gives the connection up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepaliveTimeouts {
     silence: Duration,
@@ -36,7 +36,7 @@ pub fn watch_closely(socket: &impl AsFd) -> io::Result<KeepaliveTimeouts> {
     KeepaliveTimeouts {
         silence: before.silence.min(silence),
         pause: before.pause.min(pause),
-        // This takes the place of the number of probes, which go out at 5, 7 and 9 s.
+        // This replaces the number of probes, which go out at 5, 7 and 9 s.
         user_timeout: Some(before.user_timeout.map_or(timeout, |before| before.min(timeout))),
     }
     .restore(socket)?;

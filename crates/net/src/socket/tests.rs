@@ -196,7 +196,7 @@ fn an_address_that_another_process_gives_up_is_had_and_one_that_this_host_does_n
     let old = listen(SocketAddr::from(([127, 0, 0, 1], 0)), true, &TcpOptions::default()).unwrap();
     let address = old.local_addr().unwrap();
     let mut told = 0;
-    // Whoever waits has been told of it before the old one goes.
+    // All waiting tasks have been notified before the old one is dropped.
     let mut old = Some(old);
     await_free(address, true, until, |error| {
         assert!(error.to_string().contains("in use"), "{error}");

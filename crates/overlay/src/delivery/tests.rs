@@ -223,7 +223,7 @@ fn a_path_that_did_not_open_a_stream_is_judged_by_what_its_exit_had() {
     assert_eq!(said(false, with(None, Some(End::Leg))), None);
     assert_eq!(said(false, with(Some(2.0), Some(End::Failed))), None);
     assert_eq!(said(true, with(Some(3.5), Some(End::Failed))), None);
-    // The exit had opened it; or has said so long before the path was given up.
+    // The exit had opened it; or has said that long before the path was given up.
     assert_eq!(said(true, with(Some(3.5), None)), HELD);
     assert_eq!(said(true, with(None, None)), HELD);
     assert_eq!(said(false, with(Some(3.5), Some(End::Leg))), HELD);
@@ -260,7 +260,7 @@ fn a_stream_is_asked_about_ever_more_seldom() {
     assert_eq!(asked, [1, 4, 10, 22, 46, 94, 158, 222, 286, 350]);
 }
 
-/// Whoever does not take what there is for them is the cause, at either of two looks.
+/// The side that does not read its data is the cause, at either of two looks.
 #[test]
 fn an_end_that_takes_nothing_is_no_fault_of_the_path() {
     let full = |counts: Counts, is_full: bool| Counts { is_full, ..counts };

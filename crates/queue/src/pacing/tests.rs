@@ -33,7 +33,7 @@ impl Path {
         self.sent
     }
 
-    /// So do they for a connection among others, which together have so many bytes queued and send from now on if it is `is_begun`.
+    /// The same for one of several connections, which together have `queued` bytes queued; it sends from now on if `is_begun`.
     /// Returns how much has gone of all.
     fn step_beside(&mut self, queued: f64, is_begun: bool) -> f64 {
         let rtt = self.rtt_min + queued / self.rate + self.others;
@@ -55,7 +55,7 @@ impl Path {
         (queued + self.sent * 0.01).min(self.rate * 0.01)
     }
 
-    /// So many seconds pass. Returns the mean sending rate, and the longest delay of the queue.
+    /// `seconds` pass. Returns the mean sending rate, and the longest delay of the queue.
     fn run(&mut self, seconds: u32) -> (f64, f64) {
         let steps = seconds * 100;
         let (mut sent, mut longest) = (0.0, 0.0_f64);

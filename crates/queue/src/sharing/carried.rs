@@ -1,78 +1,81 @@
-//! How much all streams of a leg may send together, so that the leg stays full and its queue short.
+//! The rate that all streams of a leg may send together, so that the leg stays full and its queue short.
 //!
-//! The round-trip time shows the queue, and what is acknowledged while there is one shows what the leg carries. The streams may send that, a
-//! little more while the queue is shorter than aimed at, and less while it is longer. A small difference is corrected slowly, since the
-//! round-trip time tells of a queue only a round trip later, and the smoothed one later still.
+//! The round-trip time shows the queue, and the rate of acknowledgements while there is a queue shows what the leg carries.
+//! The streams may send that rate, a little more while the queue is shorter than its target, and less while it is longer. A
+//! small difference is corrected slowly, since the round-trip time shows a queue only a round trip later, and the smoothed
+//! one later still.
 
 use ekiden_units::Time;
 
-/// The queue that is aimed at: this part of the least round-trip time, within these limits.
+/// The target of the queue: this part of the least round-trip time, within the limits `QUEUE` in seconds.
 const QUEUE_PART: f64 = 0.25;
 const QUEUE: [f64; 2] = [0.005, 0.02];
-/// Where something is lost while the queue is there, it is too long for the leg: half is aimed at, down to the lesser limit, and then more
-/// again by this part a round.
+/// If something is lost while there is a queue, the queue is too long for the leg: the target is halved, down to the lesser
+/// limit, and then grows again by this part in each round.
 const AIM_GROWTH: f64 = 1.0 / 64.0;
-/// On a slow leg it may have so many bytes, if they wait no longer than this.
+/// The target of the queue on a slow leg, in bytes, if they wait at most `SLOW_QUEUE` seconds.
 const SLOW_BYTES: f64 = 12_000.0;
 const SLOW_QUEUE: f64 = 0.2;
-/// The rate is decided once a round trip, but no more often than this.
+/// The rate is decided once a round trip, but at least this time apart.
 const ROUND_LEAST: Time = Time::ms(150);
-/// What is missing of the queue, or too much, is to be corrected in so many round trips, and in no less than this. In less the queue swings:
-/// what is decided shows a round trip later, and in a smoothed round-trip time later still.
+/// The time in which a difference of the queue from its target is to be corrected, in round trips, and the least such time
+/// in seconds. In less time the queue oscillates: a decision shows a round trip later, and in a smoothed round-trip time
+/// later still.
 const CORRECTED_IN: f64 = 4.0;
 const CORRECTED_IN_LEAST: f64 = 0.5;
-/// The correction is this much stronger for each round in a row in which the queue was short although there was something to send: the leg may
-/// have become faster.
+/// The part by which the correction increases with each round in a row in which the queue was short although there was
+/// something to send: the leg may have become faster.
 const IMPATIENCE: f64 = 0.25;
-/// The rate is less or more than what the leg carries by no more than these parts.
+/// The rate differs from what the leg carries by at most these parts, down and up.
 const CHANGE: [f64; 2] = [-0.4, 0.25];
-/// The leg carries the most of so many rounds; of so many while the queue is far too long, when the leg may have become slower.
+/// The number of rounds whose greatest rate is what the leg carries: usually, and while the queue is far too long, when the
+/// leg may have become slower.
 const ROUNDS: usize = 8;
 const ROUNDS_LONG: usize = 2;
-/// The queue is far too long at so many times what is aimed at.
+/// The queue is far too long at this multiple of its target.
 const LONG: f64 = 2.0;
-/// Who sends too much loses this part of the segments while there is a queue, or the greater part where the queue is too short to show.
-/// Other losses are the leg's own. A segment or two may be lost by chance.
+/// The threshold of loss, as a part of the segments, from which on the streams send too much: while there is a queue, and
+/// while the queue is too short to show. Other losses are the leg's own. `BY_CHANCE` segments may be lost by chance.
 const LOSS: [f64; 2] = [0.02, 0.1];
 const BY_CHANCE: f64 = 2.0;
 const SEGMENT_BYTES: f64 = 1_448.0;
-/// After such a loss the rate does not grow for so long.
+/// The time after such a loss in which the rate does not grow.
 const NO_GROWTH: Time = Time::secs(1);
-/// So often the queue is let run empty: else the least round-trip time would have a queue in it. For a round the streams may send less, by so
-/// many times what is in the queue, or at least by this part.
+/// The interval at which the queue is emptied: otherwise the least round-trip time would contain a queue. For a round the
+/// streams may send less: by `EMPTIED` times what is in the queue, and at least by the part `EMPTYING_LEAST`.
 const EMPTYING: Time = Time::secs(10);
 const EMPTIED: f64 = 1.25;
 const EMPTYING_LEAST: f64 = 0.3;
 const EMPTYING_MOST: f64 = 0.9;
-/// The least round-trip time is what connections remember (Linux: of 300 s, `net.ipv4.tcp_min_rtt_wlen`), and what is seen of the smoothed one
-/// in once or twice this time.
+/// The least round-trip time is the lesser of what connections remember (Linux: of 300 s, `net.ipv4.tcp_min_rtt_wlen`), and
+/// of the least smoothed one in once or twice this time.
 const LEAST_OF: Time = Time::secs(15);
 const RATE_LEAST: f64 = 3_000.0;
-/// A queue that stays longer than this many times what is aimed at, for two seconds and eight round trips, although the streams give way, is
-/// somebody else's, if it is far longer than is aimed at where nothing is lost, or if the streams get less than this part of the most that
-/// they got. Giving way would cost more than it gains: the streams are not limited for so long, and for twice as long each time that it
-/// happens again.
+/// A queue belongs to cross traffic if it stays longer than `STAYS` times its target, for `STAYS_FOR` and `STAYS_TRIPS`
+/// round trips, although the streams give way; and if it is `OTHERS` times the target of a leg without loss, or the streams
+/// get less than the part `GIVEN_WAY` of the most that they got. Giving way would then cost more than it gains: the streams
+/// are not limited for `UNLIMITED[0]`, and for twice as long each further time, up to `UNLIMITED[1]`.
 const STAYS: f64 = 1.5;
 const STAYS_FOR: Time = Time::secs(2);
 const STAYS_TRIPS: u64 = 8;
 const OTHERS: f64 = 3.0;
 const GIVEN_WAY: f64 = 0.5;
 const UNLIMITED: [Time; 2] = [Time::secs(30), Time::secs(480)];
-/// After that what connections remember does not count for as long as they remember it: the route may have become longer. The queue is let run
-/// empty for so many rounds.
+/// After that, the round-trip times that connections remember do not count for as long as they remember them: the route may
+/// have become longer. The queue is emptied for `EMPTYING_ROUNDS` rounds.
 const REMEMBERED: Time = Time::secs(300);
 const EMPTYING_ROUNDS: u32 = 4;
-/// A queue that has become this much shorter is on its way to be short.
+/// A queue that has shrunk to this part is about to become short.
 const SHORTER: f64 = 0.75;
-/// The most that they got counts less with each second that passes.
+/// The factor by which the most that the streams got decays each second.
 const FORGOTTEN: f64 = 0.99;
 
-/// All streams of a leg as if they were one. Counts grow for as long as the leg is looked at.
+/// All streams of a leg as if they were one. Its counts grow for as long as the leg is looked at.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct All {
-    /// The smoothed round-trip time of the stream that sees the shortest.
+    /// The smoothed round-trip time of the stream with the shortest.
     pub rtt: Time,
-    /// The least that any has seen.
+    /// The least round-trip time of any stream.
     pub rtt_least: Time,
     /// Bytes that have arrived.
     pub acked: u64,
@@ -86,21 +89,21 @@ pub struct All {
 #[derive(Debug)]
 pub struct Carried {
     round: Option<Round>,
-    /// The least round-trip times of now and of before, and when now began.
+    /// The least round-trip times of the present and the previous period, and when the present one began.
     least: [Time; 2],
     least_since: Time,
-    /// Until then what connections remember may be another route's.
+    /// The time until which the round-trip times that connections remember may be another route's.
     doubts: Time,
-    /// For so many rounds more the queue is let run empty.
+    /// For how many more rounds the queue is emptied.
     emptying: u32,
-    /// Of the last rounds, the latest first, in bytes per second.
+    /// The rates of the last rounds, the latest first, in bytes per second.
     rates: [f64; ROUNDS],
     /// In bytes per second; `None`: no limit.
     rate: Option<f64>,
-    /// For so many rounds in a row the queue was short although there was something to send.
+    /// The number of rounds in a row in which the queue was short although there was something to send.
     short: u32,
     lost: Option<Time>,
-    /// Which part of the queue is aimed at, because more was lost.
+    /// The part of the queue's target that is left after losses.
     aimed: f64,
     emptied: Time,
     /// Since when the queue stays too long, and how long it was then, in seconds.
@@ -145,8 +148,8 @@ impl Default for Carried {
 }
 
 impl Carried {
-    /// The streams are looked at, which should happen often in a round trip. Returns what they may send together from now on, in bytes per
-    /// second; `None` until the leg is full for the first time, and while others fill it.
+    /// Takes the state of the streams, several times in a round trip. Returns the rate that they may send together from now
+    /// on, in bytes per second; `None` until the leg is full for the first time, and while cross traffic fills it.
     pub fn look(&mut self, now: Time, all: All) -> Option<f64> {
         if now >= self.least_since + LEAST_OF {
             (self.least, self.least_since) = ([all.rtt, self.least[0]], now);
@@ -167,7 +170,7 @@ impl Carried {
     fn decide(&mut self, now: Time, all: &All, round: &Round) {
         let lasted = now.since(round.begin).as_secs();
         let gets = all.acked.saturating_sub(round.all.acked) as f64 / lasted;
-        // Streams for which nothing has waited have not shown what the leg can do.
+        // Streams for which nothing has waited have not shown what the leg can carry.
         let is_used = 2 * round.waited >= round.looks;
         if is_used {
             self.rates.rotate_right(1);
@@ -223,8 +226,8 @@ impl Carried {
         self.rates[..rounds].windows(2).map(of_two).fold(1.0, f64::max)
     }
 
-    /// Whether the streams are not to be limited, because others fill the queue. `stays`: how long the queue is, if it is too long, and
-    /// whether it looks like somebody else's.
+    /// Whether the streams are not to be limited, because cross traffic fills the queue. `stays`: the length of the queue,
+    /// if it is too long, and whether it looks like that of cross traffic.
     fn gives_up(&mut self, now: Time, rtt: Time, stays: Option<(f64, bool)>) -> bool {
         if now < self.unlimited {
             return true;

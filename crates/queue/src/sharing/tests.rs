@@ -71,7 +71,7 @@ impl Line {
         }
     }
 
-    /// So many seconds pass. Returns what each class gets, as parts of the line, and the mean delay of the queue in milliseconds.
+    /// `seconds` pass. Returns what each class gets, as parts of the line, and the mean delay of the queue in milliseconds.
     fn run(&mut self, seconds: u32) -> (Vec<f64>, f64) {
         self.streams.iter_mut().for_each(|of| of.got = 0.0);
         let mut waits = 0.0;
@@ -217,7 +217,7 @@ fn streams_are_not_held_back_for_a_while_where_others_fill_the_queue() {
     line.begin(1, 4, 1.0);
     line.run(10);
     assert!(line.streams.iter().all(|of| of.rate.is_finite()));
-    // Whoever shares the line with them has a window of two bandwidth-delay products and gives way to nobody.
+    // The cross traffic on the line has a window of two bandwidth-delay products and does not give way.
     line.begin(1, 1, 0.7);
     line.sharing.ends(1, Time((line.now * 1e9) as u64));
     line.streams.last_mut().unwrap().is_foreign = true;

@@ -11,8 +11,8 @@ const HOP_BY_HOP: [&str; 7] =
 /// Fields that say where a message ends or goes: no Connection field may remove them.
 const FRAMING: [&str; 3] = ["content-length", "transfer-encoding", "host"];
 
-/// RFC 9110 §6.5.1: fields by which a message is routed, permitted, modified or read. In a trailer they come too late for
-/// whoever went by the head, and would count for whoever merges the two.
+/// RFC 9110 §6.5.1: fields by which a message is routed, permitted, modified or read. In a trailer they come too late for a
+/// reader that acts on the head, and would count for a reader that merges the two.
 const HEAD_ONLY: [&str; 22] = [
     "age",
     "authorization",

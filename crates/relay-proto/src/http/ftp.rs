@@ -1,9 +1,9 @@
-//! What a proxy that fetches by FTP is asked, and what its HTTP client is told of what the server has (RFC 9110).
+//! Requests to a proxy that fetches by FTP, and the responses to its HTTP client about what the server has (RFC 9110).
 
 pub use super::ftp_url::{Fetch, Form};
 use super::{Body, Request, connection_line};
 
-/// What is known of what will be sent.
+/// What is known about the data that will be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// What it is.

@@ -2,7 +2,7 @@
 
 use super::fields::Fields;
 
-/// What TRACE does not say back, for whoever reads the response is not always who wrote the request (RFC 9110 §9.3.8).
+/// Fields that the response to TRACE leaves out: its reader is not always the author of the request (RFC 9110 §9.3.8).
 const SECRETS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
 /// The answer to OPTIONS that may go no further: what a client may ask this proxy for.

@@ -9,14 +9,14 @@ use super::{Odd, lines, shown, words};
 /// What a resolv.conf says, within the bounds of glibc.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvConf {
-    /// At most three. Where none is named, that of this host counts, as resolv.conf(5) says.
+    /// At most three. If none is named, this host's name server is used, as resolv.conf(5) says.
     pub servers: Vec<NameServer>,
     /// The last `search` or `domain`: domains without a dot at either end, the root as the empty text. `None` if there is none:
     /// the domain is then that of the host's own name.
     pub search: Option<Vec<String>>,
-    /// A name with so many dots is first asked for as it is; 0 to 15.
+    /// A name with at least this number of dots is first asked for as it is; 0 to 15.
     pub ndots: usize,
-    /// How long a server has for its answer; 1 to 30 s.
+    /// The timeout of a server's answer; 1 to 30 s.
     pub timeout_s: u64,
     /// How often the servers are asked; 1 to 5.
     pub attempts: usize,
@@ -35,7 +35,7 @@ pub struct ResolvConf {
 pub struct NameServer {
     /// The address.
     pub ip: IpAddr,
-    /// The interface on which it counts, by name or number (RFC 4007 section 11).
+    /// The interface on which it is valid, by name or number (RFC 4007 section 11).
     pub zone: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl Default for ResolvConf {
 }
 
 impl ResolvConf {
-    /// Reads a resolv.conf, and what of it was left out. Options and keywords that are not known say nothing.
+    /// Reads a resolv.conf; also returns what was left out. Unknown options and keywords are ignored.
     pub fn parse(bytes: &[u8]) -> (Self, Vec<Odd>) {
         let (mut conf, mut odd) = (Self::default(), Vec::new());
         for (line, text) in lines(bytes) {
@@ -129,7 +129,7 @@ impl NameServer {
             Some(_) => return None,
             None => (ipv4(text).map(IpAddr::V4).or_else(|| text.parse().ok())?, None),
         };
-        // Linux connects to this host there.
+        // Linux connects to this host for this address.
         let ip = match ip {
             IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
@@ -148,7 +148,7 @@ fn ipv4(text: &str) -> Option<Ipv4Addr> {
             [b'0', _, ..] => (&text[1..], 8),
             _ => (text, 10),
         };
-        // No sign, which the parser of numbers takes.
+        // No sign, which the number parser accepts.
         u32::from_str_radix(digits, radix).ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_alphanumeric()))
     };
     let parts = text.split('.').map(part).collect::<Option<Vec<_>>>()?;
@@ -167,7 +167,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     is_number.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).map(|number| number.unwrap_or(u64::MAX))
 }
 
-/// The domains of a search list. `said` hears of those that are none.
+/// The domains of a search list. `said` gets a message for each text that is none.
 fn domains(words: &[&[u8]], mut said: impl FnMut(String)) -> Vec<String> {
     let domain = |word: &&[u8]| {
         let domain = domain(word);
@@ -181,7 +181,7 @@ fn domains(words: &[&[u8]], mut said: impl FnMut(String)) -> Vec<String> {
 
 fn domain(word: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(word).ok()?;
-    // glibc takes a dot at the beginning for one that is there already when the domain is put behind a name.
+    // glibc takes a leading dot for the one that joins the domain to a name.
     let text = text.strip_prefix('.').unwrap_or(text);
     let text = without_dot(text);
     let is_label = |label: &str| {

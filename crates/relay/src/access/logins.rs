@@ -24,7 +24,7 @@ use checker::{Check, Checker, Guess};
 /// Hashes by user name.
 pub type Users = IndexMap<String, String>;
 
-/// The most logins that are remembered. When there are so many, all are forgotten and then checked again.
+/// The maximum number of remembered logins. When it is reached, all are forgotten, and each is checked again at its next use.
 const REMEMBERED: usize = 4096;
 
 /// Bounds on the cost of checking a hash, in KiB. The first is for its memory, which the node holds during the check. The
@@ -64,9 +64,9 @@ impl Logins {
         Ok(Self { secret: random_secret()?, right: Mutex::default(), checker: Checker::new(check) })
     }
 
-    /// Whether `user` is one of `users` and has this password. Those who ask, as `client`, take turns in the queue. An unknown
-    /// user takes as long as a wrong password. A password that was right before is not checked again. Dropping the future gives
-    /// up the place in the queue.
+    /// Whether `user` is one of `users` and has this password. Checks of several clients take turns in the queue; `client`
+    /// is whose turn this one takes. An unknown user takes as long as a wrong password. A password that was right before is
+    /// not checked again. Dropping the future gives up the place in the queue.
     ///
     /// # Errors
     /// Too many passwords wait to be checked, or there is no thread to check them.

@@ -228,7 +228,7 @@ impl<K: Hash + Eq> QuotaGuard<K> {
         }
     }
 
-    /// Whoever pays for the memory that its connections hold.
+    /// The payer for the memory that its connections hold.
     pub fn payer(&self) -> Arc<Payer> {
         let mut part = self.quotas.part(&self.key);
         part.entries.get_mut(&self.key).map(|entry| entry.payer.get_or_insert_default().clone()).unwrap_or_default()

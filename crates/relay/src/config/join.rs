@@ -44,7 +44,7 @@ pub fn join(file: &Path, name: &str, member: &Member, if_present: IfPresent) -> 
     let Some(entry) = entry.as_table_like_mut() else {
         return Err(refused(format!("'node.{name}' is a value, where a table is expected")));
     };
-    // What is not said stays as it is, and so does what people have written around it.
+    // Keys that are not given stay as they are, and so do people's comments around them.
     let mut set = |key: &str, to: toml_edit::Value| match entry.get_mut(key).and_then(Item::as_value_mut) {
         Some(before) => {
             let decor = before.decor().clone();

@@ -160,8 +160,8 @@ fn patterns(texts: &[String]) -> Result<Vec<Pattern>, String> {
 }
 
 impl Config {
-    /// The configuration with the nodes of its overlay as etcd has them, and why some of them cannot be taken. Nodes that were added
-    /// before go: this is to be the configuration as it was read.
+    /// The configuration with the nodes of its overlay as etcd has them, and why some of them cannot be used. Nodes that
+    /// were added before are removed: the result begins with the configuration as it was read.
     pub fn with_members(&self, roster: &Roster) -> (Self, BTreeMap<String, String>) {
         let (mut config, mut refused) = (self.clone(), BTreeMap::new());
         let (Some(overlay), Some(identity)) = (&mut config.overlay, &config.identity) else { return (config, refused) };
@@ -202,17 +202,17 @@ impl Config {
 }
 
 impl Overlay {
-    /// The node at which streams of a route leave the overlay: the one that the route names, else the one near the destination. `None`:
-    /// no node is near it.
+    /// The node at which streams of a route leave the overlay: the one that the route names, otherwise the one near the
+    /// destination. `None`: no node is near it.
     ///
     /// # Errors
-    /// It cannot be said now, for this reason. The stream must not go another way then, which nobody may have wanted.
+    /// The node is not known now, for this reason. Then the stream must not take another way, which may not be intended.
     pub fn exit<'a>(&'a self, auto: &'a Auto, target: &Target) -> Result<Option<&'a str>, String> {
         Ok(self.exits(auto, target)?.first().copied())
     }
 
-    /// The same, and behind it the nodes that are near the destination as well: for when it cannot be reached. None behind one that the route
-    /// names.
+    /// The same, followed by the other nodes that are near the destination, for the case that it cannot be reached. None
+    /// follow a node that the route names.
     pub fn exits<'a>(&'a self, auto: &'a Auto, target: &Target) -> Result<Vec<&'a str>, String> {
         let exits = auto.exit.as_deref().map_or_else(|| self.near(target), |exit| vec![exit]);
         if !exits.is_empty() {

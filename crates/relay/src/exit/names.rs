@@ -25,7 +25,7 @@ use crate::exit::spare::Spare;
 mod servers;
 mod zoned;
 
-/// So many of the lines that were left out of a file are said.
+/// The maximum number of left-out lines that are logged for each file.
 const ODD_MOST: usize = 5;
 
 /// The files are checked for changes by the first look-up after this time.

@@ -128,7 +128,7 @@ impl Config {
 }
 
 impl Refusal {
-    /// What whoever asked for `target` is told.
+    /// The failure that is reported for a request for `target`.
     pub fn of(self, target: &Target) -> Failure {
         match self {
             Self::Route => Failure::new(FailureCode::Forbidden, format_args!("a route refuses {target}")),

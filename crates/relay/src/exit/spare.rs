@@ -9,7 +9,7 @@ use ekiden_net::socket;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::sleep;
 
-/// The spare descriptors are one `PART`th of the open-file limit, but at least and at most so many.
+/// The number of spare descriptors is the open-file limit divided by `PART`, but at least `LEAST` and at most `MOST`.
 const PART: usize = 8;
 const LEAST: usize = 16;
 const MOST: usize = 4096;
@@ -17,7 +17,7 @@ const MOST: usize = 4096;
 /// The descriptors of a look-up: two address families, each asked for by UDP and, if the answer is long, by TCP.
 const LOOKUP_DESCRIPTORS: u32 = 4;
 
-/// How long a look-up may take while others wait to begin. The owner of a name decides how slowly it is answered, and a client
+/// The timeout of a look-up while others wait to begin. The owner of a name decides how slowly it is answered, and a client
 /// may have several times as many connections as there are look-ups at a time. So each waits for a few such periods at most.
 const WHILE_OTHERS_WAIT: Duration = Duration::from_secs(1);
 

@@ -10,9 +10,10 @@ use tokio::sync::watch;
 
 use crate::config::Config;
 
-/// Within [`LINES_WITHIN`] so many lines at most say which nodes are registered: they may come and go as often as they like.
+/// The maximum number of log lines within [`LINES_WITHIN`] that say which nodes are registered: nodes may come and go as often as
+/// they like.
 const LINES_MOST: u32 = 10;
-/// As [`LINES_MOST`] says.
+/// The period of [`LINES_MOST`].
 const LINES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The configuration as its file says, and the nodes that are registered.
@@ -49,7 +50,7 @@ impl Membership {
         Ok(Self { file, registered, said: RefCell::default() })
     }
 
-    /// Completes when other nodes are registered than before; never if none are.
+    /// Completes when the set of registered nodes has changed; never, if this node is not registered.
     pub async fn changed(&mut self) {
         let changed = match &mut self.registered {
             Some(registered) => registered.roster.changed().await.is_ok(),
@@ -65,7 +66,7 @@ impl Membership {
         self.registered.as_ref().map(|registered| registered.registry.observer())
     }
 
-    /// Whether the node could register as another configuration says, if that is otherwise than now.
+    /// Whether the node could register under another configuration, if that one says something else than the present one.
     ///
     /// # Errors
     /// A file that the configuration names cannot be used.
@@ -80,10 +81,11 @@ impl Membership {
         self.registered.as_ref().map(|registered| &registered.settings) == settings
     }
 
-    /// Takes another configuration. The node is registered anew only if it says otherwise where, or what of it is to be seen.
+    /// Takes another configuration. The node registers anew only if where it registers, or what others see of it, has
+    /// changed.
     pub fn change(&mut self, file: Config) {
         if !self.is_registered_by(settings(&file)) {
-            // Of the same overlay, whoever was known stays so until etcd says otherwise.
+            // In the same overlay the known nodes stay known until etcd says otherwise.
             let overlay = |settings: &Settings| (settings.overlay.clone(), settings.expected_id);
             let is_same = |before: &&Registered| settings(&file).map(overlay) == Some(overlay(&before.settings));
             let known = self.registered.as_ref().filter(is_same).and_then(|before| before.roster.borrow().clone());

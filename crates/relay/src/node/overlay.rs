@@ -20,11 +20,11 @@ use crate::shared::Node;
 /// How often legs are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Streams whose exits are to be asked at once are gathered for so long after the last question: an exit answers a node 20 times a second,
-/// and is asked of the streams that come from each node by themselves.
+/// The interval between urgent questions to exits. Streams that need an urgent question meanwhile are gathered into the next
+/// one: an exit answers a node 20 times a second, and there is one question for each node from which streams come to it.
 const GATHERED: Duration = Duration::from_millis(250);
 
-/// Runs until the node stops. Whoever asks for the status is heard as soon as this has returned.
+/// Runs until the node stops. Questions for the status are answered as soon as this has returned.
 pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
     let mut first = node.config().overlay.is_some().then(|| listen(&node));
     async move {
@@ -63,7 +63,7 @@ pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
             if answering.is_none() {
                 match first.take().unwrap_or_else(|| listen(&node)).and_then(UnixListener::from_std) {
                     Ok(listener) => answering = Some(tokio::spawn(answer(node.clone(), listener))),
-                    // The name may be free later: the process that has it may be this node's before a restart.
+                    // The name may be free later: perhaps this node's process from before a restart still has it.
                     Err(error) if !replace(&mut is_told, true) => {
                         let name = socket_name(&config.name);
                         tracing::warn!(
@@ -139,7 +139,7 @@ async fn ask(node: Arc<Node>, name: String, wanted: Arc<[String]>) {
     match peer::ask::ask(&node, &name, &wanted).await {
         Ok(told) => {
             if let Err(error) = node.overlay.hear(&node.config(), &name, &told) {
-                // It may have what the other has said in it.
+                // The text may contain what the other node has sent.
                 let why: String = error.to_string().chars().take(200).collect();
                 node.lines.warn("told", &name, format_args!("node {name} is not believed: {why}"));
             }

@@ -22,16 +22,16 @@ const DRAIN_STEP: Duration = Duration::from_millis(20);
 /// How often it says how many streams are left.
 const DRAIN_TOLD: Duration = Duration::from_secs(60);
 
-/// How long an end waits for etcd to be told of it, once nothing else is waited for.
+/// The timeout of telling etcd about the node's end, once nothing else is under way.
 const LEAVING: Duration = Duration::from_secs(3);
 
 /// Runs the node that `config`, read from `file`, describes, until a signal ends it.
 ///
-/// An address that is in use, or is not this host's yet, is waited for up to [`patience::LONGEST`]. Once it listens, the node gives up
-/// all privileges that the configuration does not need, for good.
+/// If an address is in use, or is not this host's yet, it waits for it, up to [`patience::LONGEST`]. Once it listens, the
+/// node gives up all privileges that the configuration does not need, for good.
 ///
-/// Writes `listening KIND ADDRESS` for every listener and then `ready` to standard output. SIGHUP reads `file`
-/// again; SIGTERM and SIGINT drain for at most `limits.drain`; a second one ends at once.
+/// Writes `listening KIND ADDRESS` for every listener and then `ready` to standard output. SIGHUP reads `file` again;
+/// SIGTERM and SIGINT drain for at most `limits.drain`; a second one ends at once.
 pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     allocator::limit_spare();
     if let Err(error) = socket::raise_open_files() {
@@ -200,7 +200,7 @@ fn read_again(relay: &mut Relay, membership: &Membership, file: &Path) -> Option
     Some(config)
 }
 
-/// What the node has, for whoever started it.
+/// What the node has, for the program that started it.
 fn listening(config: &Config, relay: &Relay) -> String {
     let bound = config.listeners.iter().filter_map(|(name, listener)| Some((listener, relay.address(name)?)));
     let lines = bound.map(|(listener, address)| format!("listening {} {address}\n", listener.kind.word()));

@@ -16,7 +16,7 @@ pub struct Trimmer {
 }
 
 impl Trimmer {
-    /// This many closed connections are worth it, if they were half of all.
+    /// Returning memory pays if at least this many connections have closed, and they were half of all.
     const FEWEST: usize = 256;
 
     /// The least time between two returns: each costs milliseconds.
@@ -27,7 +27,7 @@ impl Trimmer {
         Self { most: 0, last: 0, trimmed: Instant::now() }
     }
 
-    /// So many connections are `open`, and `most` were at one time since the last call. To be called about once a second.
+    /// Takes the number of `open` connections, and `most`, the peak since the last call. To be called about once a second.
     pub fn observe(&mut self, open: usize, most: usize) {
         let now = Instant::now();
         self.most = self.most.max(most);

@@ -88,7 +88,7 @@ impl Overlay {
 }
 
 impl Arrival<'_> {
-    /// The destination was reached, or was not; the node that asked for it is told so now.
+    /// The destination was reached, or was not; the answer to the node that asked for it goes out now.
     pub fn answers(&mut self, is_reached: bool) {
         if let Of::Exit(_, is_open) = &mut self.of {
             *is_open = is_reached;

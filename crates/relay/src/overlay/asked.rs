@@ -57,7 +57,7 @@ struct KnownPath<'a> {
     legs: Vec<Leg<'a>>,
 }
 
-/// A leg, as one node sends on it. What is not known is null.
+/// A leg, as one node sends on it. Unknown values are null.
 #[derive(Debug, PartialEq, Serialize)]
 struct Leg<'a> {
     from: &'a str,

@@ -6,19 +6,20 @@ use std::time::{Duration, Instant};
 
 use super::Owner;
 
-/// A node is answered so often. One that is well asks once in 2 s, and a few times at once when it starts.
+/// The interval at which one node is answered. A healthy node asks once in 2 s, and a few times at once when it starts.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// So many questions are answered at once after a rest.
+/// The burst: questions that are answered at once after a pause.
 const AT_ONCE: u32 = 20;
 
-/// No question waits longer: whoever floods holds up others with the same key for no longer than that.
+/// The maximum wait of a question: a node that floods delays others with the same key by no more than that.
 const WAIT_MOST: Duration = Duration::from_secs(2);
 
-/// Nodes that are remembered before those that rest are forgotten.
+/// The number of nodes that are remembered. Beyond it, those that have not asked lately are forgotten.
 const REMEMBERED: usize = 1024;
 
-/// The turns of all nodes, over all of their connections, by whose they are: a name says nothing where nodes share a key.
+/// The turns of all nodes, over all of their connections, by the owner of the connection: a node's name identifies nobody
+/// where nodes share a key.
 #[derive(Debug, Default)]
 pub struct Asking(Mutex<HashMap<Owner, Instant>>);
 
@@ -29,7 +30,7 @@ impl Asking {
         if turns.len() >= REMEMBERED && !turns.contains_key(node) {
             turns.retain(|_, full| *full > now);
         }
-        // Until then all that it may ask at once has been asked.
+        // Until then the whole burst has been asked.
         let full = turns.entry(node.clone()).or_insert(now);
         *full = ((*full).max(now) + EVERY).min(now + EVERY * AT_ONCE + WAIT_MOST);
         (*full - now).saturating_sub(EVERY * AT_ONCE)
@@ -49,7 +50,7 @@ mod tests {
         assert_eq!(waits[59], EVERY * (60 - AT_ONCE));
         assert_eq!(waits[999], WAIT_MOST);
         assert_eq!(asking.wait(&other, now), Duration::ZERO);
-        // One that asks as nodes do never waits.
+        // A node that asks at the usual rate never waits.
         let asks = (0..100).map(|second| asking.wait(&other, now + Duration::from_secs(second)));
         assert_eq!(asks.max(), Some(Duration::ZERO));
         for node in 0..5000 {

@@ -15,18 +15,18 @@ use tokio::sync::Notify;
 use super::arrivals::Moved;
 use super::{Overlay, State};
 
-/// So many streams that have ended wait for their exits to be asked.
+/// The maximum number of ended streams that wait until their exits are asked.
 const WAITING_MOST: usize = 256;
-/// So many questions at once are asked of an exit about the streams that come to it from one node.
+/// The maximum number of questions at once to one exit about the streams that come to it from one node.
 const QUESTIONS_MOST: usize = 4;
-/// An exit that did not answer is not asked again for so long.
+/// The time during which an exit that did not answer is not asked again.
 const MUTE: Time = Time::secs(10);
 
 /// The streams that begin here.
 #[derive(Debug, Default)]
 pub struct Entries {
     state: Mutex<Asking>,
-    /// Notified when a stream has ended of which its exit is to be asked at once.
+    /// Notified when a stream has ended and its exit is to be asked at once.
     doubted: Notify,
 }
 
@@ -194,8 +194,8 @@ impl Entries {
 }
 
 impl Overlay {
-    /// A stream that began here has ended. Its exit is asked at once where it is to be seen whether the path delivers, where it is not long
-    /// known to, with the next look, and else by sample.
+    /// A stream that began here has ended. Its exit is asked at once if the leg broke or the path has not been seen to
+    /// deliver yet, with the next look while the path is not proven, and otherwise for a sample of streams.
     pub(super) fn has_ended(&self, taken: &Arc<Taken>, id: StreamId, ended: Ended, now: Time) {
         let Some(stream) = self.entries.lock().running.remove(&id) else { return };
         let (counts, begun) = (stream.counts(now), stream.delivery.begun());
@@ -211,8 +211,9 @@ impl Overlay {
         self.entries.doubt(Doubt { id, taken: taken.clone(), of }, is_urgent);
     }
 
-    /// A stream on this path was not opened in time, or was refused, where it was opened on another path. The path is tried last for a
-    /// while, and its exit is asked whether the destination was the cause. `asked`: how long ago the path was asked for it.
+    /// A stream on this path was not opened in time, or was refused, and then was opened on another path. For a while the
+    /// path is tried last. Its exit is asked whether the destination was the cause. `asked`: how long ago the path was asked
+    /// for the stream.
     pub fn suspect(&self, taken: &Arc<Taken>, id: StreamId, asked: std::time::Duration, was_refused: bool) {
         let now = self.now();
         self.lock().places.failed(&taken.path, now);
@@ -220,8 +221,8 @@ impl Overlay {
         self.entries.doubt(Doubt { id, taken: taken.clone(), of: Of::Attempt(attempt) }, true);
     }
 
-    /// What exits are to be asked of streams on the way to them. Those that cannot be asked now are left out, and their streams judged by
-    /// what can be seen.
+    /// The questions for exits about the streams on the way to them. Streams whose exits cannot be asked now are left out,
+    /// and judged by what this node sees itself.
     pub fn doubts(&self) -> Vec<Doubts> {
         let now = self.now();
         let is_deaf = |exit: &str| self.entries.is_mute(exit, now) || self.lock().known.is_shunned(exit, now);
@@ -230,7 +231,7 @@ impl Overlay {
         to
     }
 
-    /// Completes when a stream has ended of which its exit is to be asked at once.
+    /// Completes when a stream has ended and its exit is to be asked at once.
     pub async fn is_doubted(&self) {
         self.entries.doubted.notified().await;
     }

@@ -1,4 +1,4 @@
-//! The streams that leave the overlay here: what their entries are told of them. Deciding what follows is theirs.
+//! The streams that leave the overlay here: what this node tells their entries about them. The entries decide what follows.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -9,17 +9,18 @@ use ekiden_units::Time;
 
 use super::arrivals::Moved;
 
-/// Streams are remembered for so long after their end: entries ask after 64 s at the latest, and believe no more than two minutes ...
+/// How long an ended stream is remembered: entries ask after 64 s at the latest, and rely on no more than two minutes.
 const KEPT: Time = Time::secs(130);
-/// ... and so many of each node from which they come: one that floods pushes out its own alone ...
+/// The maximum number of ended streams remembered for each node from which they come: a node that floods pushes out only its own.
 const KEPT_MOST: usize = 4096;
-/// ... of so many nodes ...
+/// The maximum number of nodes whose streams are remembered.
 const NODES_MOST: usize = 1024;
-/// ... and so many in all: for one more, the oldest go of the node that has most, so many at a time.
+/// The maximum number of remembered streams in all. Beyond it, the oldest `AT_ONCE` streams of the node that has most are
+/// forgotten.
 const ALL_MOST: usize = 1 << 16;
 const AT_ONCE: usize = 256;
 
-/// By what the streams of a node are remembered that gives itself its name: nobody's who has a key of its own.
+/// The key under which the streams of a node are remembered that only states a name: it can equal no node's own key.
 pub fn by_its_word(name: &str) -> Arc<str> {
     format!("{name} by its word").into()
 }
@@ -33,7 +34,7 @@ struct State {
     running: HashMap<StreamId, Running>,
     /// By the node from which they came: its name, or [`by_its_word`].
     ended: HashMap<Arc<str>, Remembered>,
-    /// How many there are, about: those that were forgotten since the last look count.
+    /// How many there are, approximately: those forgotten since the last look still count.
     count: usize,
     /// Since when streams of nodes that are not among them are remembered.
     since: Time,
@@ -63,12 +64,13 @@ struct Remembered {
     streams: HashMap<StreamId, Known>,
     /// By when they ended.
     order: VecDeque<(Time, StreamId)>,
-    /// Since when all of them are there, but those of [`KEPT`] ago.
+    /// Since when all of them are remembered, except those older than [`KEPT`].
     since: Time,
 }
 
 impl Exits {
-    /// A stream is asked for. None if there is one of this name: only a node of its path can know it, and gains nothing.
+    /// A stream is requested. `None` if there is already one of this name: only a node of its path can know the name, and
+    /// gains nothing.
     pub fn begin(&self, id: StreamId) -> Option<Arc<Moved>> {
         let mut state = self.lock();
         if state.running.contains_key(&id) {
@@ -79,19 +81,19 @@ impl Exits {
         Some(moved)
     }
 
-    /// Its request is answered.
+    /// The stream's request is answered.
     pub fn answered(&self, id: StreamId, now: Time) {
         if let Some(running) = self.lock().running.get_mut(&id) {
             running.answered = Some(now);
         }
     }
 
-    /// Whether its request was.
+    /// Whether the stream's request was answered.
     pub fn has_answered(&self, id: StreamId) -> bool {
         self.lock().running.get(&id).is_some_and(|running| running.answered.is_some())
     }
 
-    /// It has ended. At every moment it is known as the one or the other.
+    /// The stream has ended. At every moment it is known either as running or as ended.
     pub fn end(&self, id: StreamId, from: &Arc<str>, end: End, now: Time) {
         let mut state = self.lock();
         let Some(running) = state.running.remove(&id) else { return };
@@ -110,7 +112,7 @@ impl Exits {
         node.forget(now);
     }
 
-    /// Forgets the streams that ended long ago, and the nodes of which none is left.
+    /// Forgets the streams that ended long ago, and the nodes that have none left.
     pub fn forget(&self, now: Time) {
         let mut state = self.lock();
         state.ended.retain(|_, node| {
@@ -193,7 +195,7 @@ impl Remembered {
         }
     }
 
-    /// Forgets a stream that may be asked about yet.
+    /// Forgets a stream about which an entry may still ask.
     fn forget_oldest(&mut self) {
         if let Some((at, id)) = self.order.pop_front() {
             self.since = at;
@@ -231,7 +233,7 @@ mod tests {
         let (gone, remembers) = asked(&exits, "flood", 2, now);
         assert!(gone.is_none() && remembers == 40.0, "{remembers}");
         assert!(asked(&exits, "flood", 10, now).0.is_some());
-        // What ended long ago takes no room, and nobody asks for it.
+        // Streams that ended long ago take no memory, and nobody asks about them.
         exits.forget(Time::secs(300));
         assert!(exits.lock().ended.is_empty());
         assert!(asked(&exits, "delhi", 1, Time::secs(300)).0.is_none());
@@ -253,7 +255,7 @@ mod tests {
         for node in 0..40 {
             (0..4000).for_each(|number| end(1000 + node * 4000 + number, by_its_word(&format!("n{node}"))));
         }
-        // Nor does one that calls itself as another node.
+        // Nor does a node that uses another node's name.
         (0..6000).for_each(|number| end(1_000_000 + number, by_its_word("delhi")));
         let count: usize = exits.lock().ended.values().map(|node| node.order.len()).sum();
         assert!(count <= ALL_MOST, "{count}");

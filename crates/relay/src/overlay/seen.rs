@@ -10,7 +10,8 @@ use ekiden_units::Time;
 
 use super::OnLeg;
 
-/// A connection has stalled if what was sent was sent again several times in vain: after so long, and so many round trips.
+/// A connection has stalled when several retransmissions have failed, for at least this time in milliseconds and this number
+/// of round trips.
 const STALLS_MS: u32 = 3000;
 const STALLS_ROUNDS: u32 = 8;
 
@@ -24,9 +25,9 @@ pub struct Seen {
     pub limit: Option<u64>,
     /// Whether that is by its class's ceiling, so that its rate says nothing of the leg.
     pub is_capped: bool,
-    /// Whether it stands still, and was said to.
+    /// Whether it stands still and this has been reported.
     has_stalled: bool,
-    /// When its stream began, and whether nothing has come on it for a while since.
+    /// When its stream began, and whether nothing has come on it for a while since then.
     since: Time,
     waits: bool,
     judged: Judged,
@@ -91,22 +92,22 @@ impl Seen {
         Some(SeenNow { shown, acked_bytes, received_bytes })
     }
 
-    /// Whether nothing of what was sent is acknowledged any more. True once for each time that it begins.
+    /// Whether nothing that was sent is acknowledged any more. True once for each stall.
     pub fn begins_to_stall(&mut self, info: &TcpInfo) -> bool {
         let stalls = info.is_silent(STALLS_MS.max(info.rtt_us / 1000 * STALLS_ROUNDS));
         !std::mem::replace(&mut self.has_stalled, stalls) && stalls
     }
 
-    /// Whether nothing has come for so long that what the other node sends may be dropped. Only that one sees whether it sends. True once for
-    /// each time that it begins.
+    /// Whether the silence has lasted long enough that the other node's data may be dropped on the way. Only the other node
+    /// sees whether it sends. True once for each such silence.
     pub fn begins_to_wait(&mut self, info: &TcpInfo, now: Time) -> bool {
         let least_ms = STALLS_MS.max(info.rtt_us / 1000 * STALLS_ROUNDS);
         let waits = info.last_received_ms >= least_ms && now.since(self.since).as_ms() >= least_ms.into();
         !std::mem::replace(&mut self.waits, waits) && waits
     }
 
-    /// What the stream says of the nodes in between, if it says something now: its path, and the part that came of what they were believed
-    /// to give.
+    /// What the stream says about the nodes in between, if it says something now: its path, and the rate that came as a part
+    /// of the rate that the nodes were believed to give.
     pub fn says(&mut self, is_over: bool, now: Time) -> Option<(Arc<Taken>, f64)> {
         let taken = self.leg.taken.clone()?;
         let part = self.judged.says(&taken, is_over, now)?;

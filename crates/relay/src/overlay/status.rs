@@ -67,7 +67,7 @@ pub struct RouteStatus {
 pub struct RegistryStatus {
     /// The member of etcd in use; none while etcd is away.
     pub endpoint: Option<String>,
-    /// Since how many seconds that is so.
+    /// For how many seconds that has been so.
     pub since_s: f64,
     /// Whether the node is registered.
     pub registered: bool,
@@ -94,7 +94,7 @@ pub struct NodeStatus {
     pub near: Vec<String>,
     /// Whether it relays for other destinations.
     pub relays: bool,
-    /// What it last told, so many seconds ago.
+    /// How many seconds ago it last told something.
     pub heard_s: Option<f64>,
     /// How much of what it may relay it relays, as it says, 0 to 1.
     pub load: f64,
@@ -103,7 +103,7 @@ pub struct NodeStatus {
     /// For how many seconds no stream goes over it where another path is left, because it held streams back.
     #[serde(default)]
     pub aside_s: Option<f64>,
-    /// So many seconds ago this node's leg to it failed, and nothing has come about on it since.
+    /// How many seconds ago this node's leg to it failed, if nothing has succeeded on the leg since.
     #[serde(default)]
     pub failed_s: Option<f64>,
 }
@@ -142,7 +142,7 @@ pub struct ExitStatus {
     pub is_up: bool,
     /// The path in use: the nodes behind this one.
     pub path: Vec<String>,
-    /// Since how many seconds it is in use, and why it was taken.
+    /// For how many seconds it has been in use.
     pub since_s: Option<f64>,
     /// Why.
     pub why: Option<String>,
@@ -163,9 +163,9 @@ pub struct ExitStatus {
 pub struct LastStatus {
     /// Its name.
     pub exit: String,
-    /// The destination of which it said nothing; for all, where no path led to it.
+    /// The destination for which it did not answer; `None`, that is all, if no path led to it.
     pub to: Option<String>,
-    /// Since so many seconds.
+    /// For how many seconds it has come last.
     pub since_s: f64,
 }
 
@@ -181,7 +181,7 @@ pub struct TakenStatus {
 /// A path that came into use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChangeStatus {
-    /// So many seconds ago.
+    /// How many seconds ago that was.
     pub ago_s: f64,
     /// The nodes behind this one.
     pub path: Vec<String>,

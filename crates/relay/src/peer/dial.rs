@@ -17,25 +17,25 @@ use crate::exit::names::Resolver;
 use crate::exit::spare::Spare;
 use crate::shared::Node;
 
-/// So long after nobody was there a node is dialled once more: a process that takes the place of another begins to listen within
-/// milliseconds of its end ([`ekiden_net::patience`]).
+/// The delay before a node is dialled once more if nobody listened there: a process that takes over from another begins to
+/// listen within milliseconds of the other's end ([`ekiden_net::patience`]).
 const TAKEOVER: Duration = Duration::from_millis(100);
 
-/// The window with which a leg begins, where the kernel would have begun with 64 KiB: so that its sender can go on at once from what it
-/// knows of the path, by a round trip's worth of most lines.
+/// The initial receive window of a leg, where the kernel's is 64 KiB. It covers one round trip of most lines, so the sender
+/// can use at once what it knows of the path.
 const FIRST_WINDOW: usize = 1 << 20;
-/// Legs together may have one in so many bytes of `limits.memory` in windows that nothing has asked for.
+/// The windows that legs have without having needed them may take this fraction of `limits.memory` in all: one in `WINDOWS`.
 const WINDOWS: usize = 8;
 
-/// The window that a leg begins with which is dialled now: none but the kernel's where so many connections are open, and legs idle, that
-/// there is no room for one more.
+/// The initial window of a leg that is dialled now. `None`, the kernel's own, if the open connections and idle legs leave no
+/// memory for another large window.
 pub fn first_window(node: &Node, config: &Config) -> Option<Bytes> {
     let open = node.connections.load(Ordering::Relaxed) + node.pool.idle_of_all();
     let most = config.limits.memory / WINDOWS / FIRST_WINDOW;
     (open < most).then_some(Bytes(FIRST_WINDOW as u64))
 }
 
-/// For how long a connection to a node, and who is there, are waited for.
+/// The timeouts of connecting to a node and of the proof of identity.
 pub fn dial_limits(config: &Config) -> [Duration; 2] {
     [config.limits.connect, config.limits.handshake]
 }
@@ -62,8 +62,8 @@ pub async fn dial_peer(
     })
 }
 
-/// One attempt to connect and authenticate. Where nobody is there, or the connection ends, a process may be about to take the place of
-/// another: it is tried once more.
+/// One attempt to connect and authenticate. If nobody listens there, or the connection ends, one process may be about to
+/// take over from another: the node is dialled once more.
 async fn authenticate(
     config: &Config,
     names: &Resolver,
@@ -79,7 +79,7 @@ async fn authenticate(
     authenticate_once(config, names, spare, tcp, peer, limits).await.map_err(Unmet::into)
 }
 
-/// Why a node was not met.
+/// Why no authenticated connection to a node came about.
 enum Unmet {
     /// Nobody listens there, or the connection ended before either side had proven its key.
     Gone(Failure),

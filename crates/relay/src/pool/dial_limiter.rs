@@ -176,7 +176,7 @@ mod tests {
             limit.learn(400 * MS, true, true, now);
         }
         assert_eq!(limit.wanted, FIRST + 100);
-        // A little late is no sign of work; nobody waits; no connection came of it.
+        // A little lateness is no sign of work; no stream waits; no connection came of it.
         limit.learn(800 * MS, true, true, now);
         limit.learn(400 * MS, true, false, now);
         limit.learn(400 * MS, false, true, now);

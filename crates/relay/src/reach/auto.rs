@@ -1,6 +1,6 @@
-//! Reaches a destination by one node near it, on the best path that is known, and on the next one where that fails.
+//! Reaches a destination through one node near it: on the best path that is known, and on the next one if that fails.
 //!
-//! When the next path is tried beside one that does not answer is decided here.
+//! This module decides when the next path is tried beside one that does not answer.
 
 use std::cmp::Reverse;
 use std::pin::Pin;
@@ -21,15 +21,15 @@ use crate::peer::Early;
 use crate::shared::Node;
 use crate::shared::turns::Turn;
 
-/// So many paths are tried beside each other: where that many say nothing, it is the destination that does not answer.
+/// The maximum number of paths tried in parallel: if none of that many answers, it is the destination that does not answer.
 const BESIDE: usize = 3;
-/// And so many to an exit where others may be tried beside it.
+/// The same maximum for an exit beside which other exits may be tried.
 const BESIDE_OTHERS: usize = 2;
 
-/// How long a path has for its answer, besides four round trips, until the next one is tried beside it, where it is still to be seen that it
-/// delivers. RFC 8305 §5 lets a Connection Attempt Delay be 100 ms to 2 s.
+/// The delay, besides four round trips, before the next path is tried in parallel, for a path that has not been seen to
+/// deliver yet. RFC 8305 §5 lets a Connection Attempt Delay be 100 ms to 2 s.
 const ON_TRIAL: Duration = Duration::from_millis(150);
-/// Where other streams try all paths that are left, it is waited for so long until one of them is seen to deliver.
+/// If other streams try all paths that are left, the maximum wait until one of these paths is seen to deliver.
 const SEEN: Duration = Duration::from_millis(500);
 
 /// A stream to an exit beside which others may be tried.
@@ -40,12 +40,12 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// It is sent, perhaps not for the first time.
+    /// The stream is sent now, perhaps not for the first time.
     pub fn now(&self) {
         let _ = self.first.set(Instant::now());
     }
 
-    /// One path alone has said what is told, and it has nodes in between.
+    /// Only one path has reported this failure, and it has nodes in between.
     fn is_said_by_relays(&self) {
         let _ = self.of_relays_alone.set(());
     }
@@ -55,15 +55,15 @@ impl Sent {
         self.first.get().copied()
     }
 
-    /// What is said may be made up by a node in between: no other path has said so.
+    /// Whether a node in between may have invented the failure: no other path has reported it.
     pub fn is_of_relays_alone(&self) -> bool {
         self.of_relays_alone.get().is_some()
     }
 }
 
-/// Reaches a destination by the node `near` it, or from here: on the first of the paths to that one that comes about. Where there are
-/// several, only early payload that may arrive twice is sent before that. Where others are near it, too, it
-/// waits for half as long, and sets `sent` when it is first sent.
+/// Reaches a destination through the node `near` it, or from here: on the first of the paths to that node that succeeds. If
+/// there are several paths, only early payload that may arrive twice is sent before that. If other nodes are near the
+/// destination too, it waits half as long, and sets `sent` when the stream is first sent.
 pub async fn reach_at(
     node: &Node,
     auto: &Auto,
@@ -74,7 +74,7 @@ pub async fn reach_at(
 ) -> Result<Upstream, Failure> {
     let config = node.config();
     let own = config.name.as_str();
-    // What is near no node, or this one, is connected to from here.
+    // If no node, or this one, is near the destination, this node connects.
     let Some((overlay, near)) = config.overlay.as_ref().zip(near.filter(|near| *near != own)) else {
         return match auto.required(own).next() {
             Some(required) => {
@@ -116,58 +116,59 @@ pub async fn reach_at(
     Search { node, near, to, again, sent, most, pause, pauses, rest, is_own, tried, first, lacks, said }.run().await
 }
 
-/// Paths to a destination, tried one after the other, and beside each other where one does not answer.
+/// Paths to a destination, tried one after the other, and in parallel where one does not answer.
 struct Search<'a> {
     node: &'a Node,
     near: &'a str,
     to: Destination<'a>,
     /// Early payload that may arrive twice.
     again: Option<&'a [u8]>,
-    /// When it was first sent, for whoever tries another exit beside it.
+    /// When it was first sent, for a caller that tries another exit in parallel.
     sent: Option<&'a Sent>,
-    /// So many are tried beside each other.
+    /// The maximum number of paths tried in parallel.
     most: usize,
-    /// How long a path has for its answer at most, until the next one is tried beside it: a part of `limits.connect`.
+    /// The maximum delay before the next path is tried in parallel: a part of `limits.connect`.
     pause: Duration,
-    /// For so many of these it waits in all.
+    /// The whole wait, in units of `pause`.
     pauses: u32,
     /// The paths that are still to be tried, the last first.
     rest: Vec<Arc<Taken>>,
     /// Whether the first one is this stream's to try.
     is_own: bool,
     tried: Vec<Attempt<'a>>,
-    /// The first failure of a node, or that of the direct path, and whether it may be made up by a node in between.
+    /// The first failure of a node, or that of the direct path, and whether a node in between may have invented it.
     first: Option<(Failure, bool)>,
-    /// Whether a path was not asked, or hardly, because this node lacked something.
+    /// Whether a path was not asked, or hardly, because this node lacked a resource.
     lacks: bool,
-    /// What was said of the destination by a path whose nodes in between may have made it up, and how that one was asked.
+    /// A failure of the destination that a path has reported whose nodes in between may have invented it; the path; and how
+    /// it was asked.
     said: Option<(Failure, Arc<Taken>, Arc<Asked>)>,
 }
 
-/// When a path was asked, and what the stream is called on it.
+/// When a path was asked, and the stream's identifier on it.
 type Asked = OnceLock<(Instant, Option<StreamId>)>;
 
 /// A path that is tried.
 struct Attempt<'a> {
     taken: Arc<Taken>,
     asked: Arc<Asked>,
-    /// How long it has for its answer until the next one is tried beside it.
+    /// The delay before the next path is tried in parallel.
     pause: Duration,
     reached: Pin<Box<dyn Future<Output = Result<Upstream, Failure>> + Send + 'a>>,
 }
 
-/// How a path stands that is left, and its place in [`Search::rest`].
+/// The state of a path that is left, with its index in [`Search::rest`].
 enum Standing {
     /// It may be taken.
     Free(usize),
-    /// Another stream tries it, and it is still to be seen that it delivers.
+    /// Another stream tries it, and it has not been seen to deliver yet.
     Tried(usize),
     /// It is known to fail.
     Fails(usize),
 }
 
 impl Search<'_> {
-    /// Until one path has led there, the destination has refused, or all have failed.
+    /// Runs until one path has reached the destination, the destination has refused, or all paths have failed.
     async fn run(mut self) -> Result<Upstream, Failure> {
         // Its class says how long it waits for its turn.
         let Some(first) = self.next().await else { return Err(self.nothing()) };
@@ -218,7 +219,7 @@ impl Search<'_> {
                 if taken.path.relays().is_empty() || self.said.is_some() {
                     return Err(failure);
                 }
-                // A node in between may say what it likes: another path is to say so, too, the direct one if it can.
+                // A node in between may report anything: another path must confirm it, the direct one if possible.
                 self.rest.sort_by_key(|other| other.path.relays().is_empty());
                 self.said = Some((failure, taken, asked));
                 until = until.min(Instant::now() + self.pause);
@@ -232,8 +233,9 @@ impl Search<'_> {
         }
     }
 
-    /// The next path to try. One that is known to fail comes after others: what the path before has shown may say so. So does one that
-    /// another stream tries, of which it is still to be seen that it delivers: where there is no other, that is waited for a little.
+    /// The next path to try. A path that is known to fail comes after the others; the attempt before may have shown that it
+    /// fails. A path that another stream tries, and that has not been seen to deliver yet, also comes after them: if there
+    /// is no other, this waits a little for it.
     async fn next(&mut self) -> Option<Arc<Taken>> {
         let until = Instant::now() + SEEN;
         while let Standing::Tried(_) = self.standing()?
@@ -254,13 +256,13 @@ impl Search<'_> {
         let is_free = |at: &usize| is_well(at) && (is_own(*at) || overlay.is_free(&self.rest[*at]));
         let places = || (0..=chosen).rev();
         let free = places().find(is_free).map(Standing::Free);
-        // One that has been tried for long has had its time to deliver.
+        // A path that has been tried for long has had its time to deliver.
         let since = |at: &usize| Reverse(overlay.tried_since(&self.rest[*at]));
         let tried = || places().filter(is_well).min_by_key(since).map(Standing::Tried);
         free.or_else(tried).or(Some(Standing::Fails(chosen)))
     }
 
-    /// Begins to try a path: with a turn, or when it is the stream's.
+    /// Begins to try a path: with a turn, or as soon as the stream has one.
     fn begin(&mut self, taken: Arc<Taken>, turn: Option<Turn>) {
         let (node, to, again, sent, asked) = (self.node, self.to, self.again, self.sent, Arc::new(Asked::default()));
         let (of, at) = (taken.clone(), asked.clone());
@@ -274,7 +276,7 @@ impl Search<'_> {
         self.tried.push(Attempt { taken, asked, pause, reached });
     }
 
-    /// What is said where no path is left.
+    /// The failure to report when no path is left.
     fn nothing(&mut self) -> Failure {
         if let Some(said) = self.relays_said() {
             return said;
@@ -288,14 +290,15 @@ impl Search<'_> {
         if self.lacks && failure.code != FailureCode::Overloaded { failure.local() } else { failure }
     }
 
-    /// What one path has said alone of the destination.
+    /// The failure of the destination that only one path has reported.
     fn relays_said(&mut self) -> Option<Failure> {
         let (said, ..) = self.said.take()?;
         self.sent.inspect(|sent| sent.is_said_by_relays());
         Some(said)
     }
 
-    /// One path has led there: those that should have as well may have nodes that hold streams back.
+    /// One path has reached the destination. Other paths that should have reached it too may have nodes that hold streams
+    /// back.
     fn suspect_others(self, reached: Upstream) -> Upstream {
         let suspect = |taken: &Arc<Taken>, asked: &Asked, was_refused| {
             if let Some((at, Some(id))) = asked.get() {
@@ -320,8 +323,8 @@ impl Search<'_> {
     }
 }
 
-/// Reaches a destination on this path, when it is the stream's turn, if it has none yet: `asked` is when that is, and `sent` when it
-/// was the first time.
+/// Reaches a destination on this path as soon as the stream has a turn. `asked` becomes the time of that, and `sent` too if
+/// it is the first time.
 async fn on_path(
     node: &Node,
     taken: Arc<Taken>,
@@ -342,14 +345,15 @@ async fn on_path(
     Ok(Upstream { taken: Some(taken), id, turn, ..reached })
 }
 
-/// A turn on the first leg of a path. Streams that wait in vain on one that has failed may hold them all, which says nothing of the exit.
+/// A turn on the first leg of a path. If that leg has failed, streams that wait on it in vain may hold all turns; this says
+/// nothing about the exit.
 async fn turn_on(node: &Node, taken: &Taken, to: Destination<'_>) -> Result<Turn, Failure> {
     let has_failed = || taken.path.0.first().is_some_and(|peer| node.overlay.has_failed(peer));
     let turn = turn(node, &taken.path.0, to).await;
     turn.map_err(|failure| if has_failed() { failure.local() } else { failure })
 }
 
-/// A name that nobody can guess. Without the kernel's chance the stream has none, and is not judged.
+/// An identifier that nobody can guess. If the kernel gives no random numbers, the stream has none, and is not judged.
 fn new_id() -> Option<StreamId> {
     Some(StreamId(*random_secret().ok()?.first_chunk()?))
 }

@@ -1,4 +1,5 @@
-//! Reaches a destination over the overlay: by the node nearest to it, and by the next one where that cannot be reached or says nothing.
+//! Reaches a destination over the overlay: through the node nearest to it, and through the next one if that one cannot be
+//! reached or does not answer.
 
 use std::future::pending;
 use std::ops::ControlFlow;
@@ -19,7 +20,7 @@ use crate::config::route::Auto;
 use crate::peer::Early;
 use crate::shared::Node;
 
-/// Reaches a destination by the first of the nodes near it that leads there.
+/// Reaches a destination through the first of the nodes near it that succeeds.
 pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
     let config = node.config();
     let mut exits = match &config.overlay {
@@ -40,9 +41,9 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
     let destination = same(to.target);
     node.overlay.sort_exits(&mut exits, &destination);
     exits.reverse();
-    // Half as long again as a path has, so that the next path to an exit is tried first.
+    // 1.5 times the pause of a path, so that the next path to an exit is tried first.
     let pause = config.limits.connect / TRIED as u32 * 3 / 2;
-    // A stream of a class that has so many takes one place.
+    // A class with a limit on `streams` has one place for each stream, not two.
     let may_be_beside = config.classes.get(to.class.unwrap_or(BULK)).1.streams.is_none();
     let (tried, gave_way, said, until) = Default::default();
     let (early, rest) = (Some(early), exits);
@@ -51,7 +52,7 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
         .await
 }
 
-/// A destination, as all say it who mean the same name.
+/// A destination in one normal form for all spellings of its name.
 fn same(target: &Target) -> String {
     match &target.host {
         Host::Name(name) => format!("{}:{}", without_dot(name), target.port),
@@ -59,26 +60,26 @@ fn same(target: &Target) -> String {
     }
 }
 
-/// The nodes near a destination, tried one after the other, and another one beside one that says nothing.
+/// The nodes near a destination, tried one after the other, and in parallel where one does not answer.
 struct Exits<'a> {
     node: &'a Node,
     auto: &'a Auto,
     to: Destination<'a>,
     destination: String,
-    /// The one whose word of the destination counts. What another refuses, this one may not.
+    /// The exit whose answer about the destination counts. What another one refuses, this one may accept.
     nearest: &'a str,
     early: Option<Early<'a>>,
-    /// How long one has for its answer, until the next one is tried beside it.
+    /// The delay before the next exit is tried in parallel.
     pause: Duration,
     may_be_beside: bool,
     /// Those that are still to be tried, the last first.
     rest: Vec<&'a str>,
     tried: Vec<Attempt<'a>>,
-    /// Those that made way for the next one, and whether they had said nothing in their time.
+    /// The exits that were given up for the next one, and whether each had let its time pass without an answer.
     gave_way: Vec<(&'a str, bool)>,
-    /// What is said if none leads there ...
+    /// The failure to report if no exit succeeds ...
     said: Option<Failure>,
-    /// ... and when, if not as soon as all have failed.
+    /// ... and when to report it, if not as soon as all have failed.
     until: Option<Instant>,
 }
 
@@ -90,14 +91,14 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Whether it has had so long for its answer.
+    /// Whether it has had `pause` for its answer.
     fn is_late(&self, pause: Duration) -> bool {
         self.sent.when().is_some_and(|sent| sent.elapsed() >= pause)
     }
 }
 
 impl<'a> Exits<'a> {
-    /// Until one has led there, the nearest has refused, or all have failed.
+    /// Runs until one exit has succeeded, the nearest has refused, or all have failed.
     async fn run(mut self) -> Result<Upstream, Failure> {
         self.begin();
         while let Some(last) = self.tried.last() {
@@ -136,13 +137,13 @@ impl<'a> Exits<'a> {
         Err(self.said.unwrap_or_else(nothing))
     }
 
-    /// An exit does not lead there: goes on with the next one, or breaks with what is told. `is_unsure`: one path alone has said so, and a
-    /// node in between may have made it up.
+    /// An exit has failed: goes on with the next one, or breaks with the failure to report. `is_unsure`: only one path has
+    /// reported it, and a node in between may have invented it.
     fn failed(&mut self, exit: &str, is_unsure: bool, failure: Failure) -> ControlFlow<Failure> {
         let overlay = &self.node.overlay;
         if failure.is_local || is_unreachable(self.node, exit, &failure) {
             self.log_next(exit, &failure);
-            // Others may have more paths than a route that says which it takes.
+            // If the route restricts the paths, other routes may still have paths to the exit.
             if !failure.is_local && (self.auto.has_all_paths() || overlay.is_cut_off(exit)) {
                 overlay.exit_lost(exit);
             }
@@ -157,20 +158,20 @@ impl<'a> Exits<'a> {
         let is_refused = failure.code == FailureCode::Refused && (is_nearest || !is_unsure);
         let is_tried = self.tried.iter().any(|attempt| attempt.exit == self.nearest);
         let goes_on = match (is_nearest, is_late) {
-            // The exit may have gone a short while ago, and others say yet that they reach it.
+            // The exit may have gone a short while ago, while others still say that they reach it.
             (true, true) => self.tried.is_empty() && overlay.has_failed(exit),
             (true, false) => self.tried.is_empty(),
             (false, _) if is_refused && !is_tried => self.nearest_is_next(),
             (false, _) => self.tried.is_empty(),
         };
         if is_nearest || is_refused && !is_tried {
-            // The destination is silent, or refuses, as it seems. Others have a little time yet, and so has the nearest.
+            // The destination seems to be silent, or to refuse. The nearest exit and the others still have a little time.
             self.until.get_or_insert(Instant::now() + self.pause);
         }
         if goes_on {
             self.begin();
         }
-        // What others than the nearest say may be of themselves alone.
+        // What exits other than the nearest report may hold only for them.
         let counts =
             |said: &Failure| is_refused || said.code != FailureCode::Refused && (is_nearest || is_of_a_node(said));
         let is_told = is_nearest || !is_unsure && failure.code != FailureCode::Forbidden;
@@ -186,7 +187,7 @@ impl<'a> Exits<'a> {
         at.inspect(|at| self.rest[*at..].rotate_left(1)).is_some()
     }
 
-    /// Begins to try the next one beside the nearest of those that are tried. Any other has had its time.
+    /// Begins to try the next exit beside the nearest of those that are tried. Any other one has had its time.
     fn begin_beside(&mut self) {
         if self.tried.len() > 1
             && let Some(other) = self.tried.iter().position(|other| other.exit != self.nearest)
@@ -197,7 +198,7 @@ impl<'a> Exits<'a> {
         self.begin();
     }
 
-    /// Gives up those that are tried for the next one. They come last, with all their time.
+    /// Gives up the exits that are tried for the next one. They come last, with all their time.
     fn begin_instead(&mut self) {
         for given_up in std::mem::take(&mut self.tried) {
             self.rest.insert(0, given_up.exit);
@@ -206,13 +207,13 @@ impl<'a> Exits<'a> {
         self.begin();
     }
 
-    /// Whether it was tried, and another one was begun.
+    /// Whether this exit was tried, and given up for another one.
     fn has_given_way(&self, exit: &str) -> bool {
         self.gave_way.iter().any(|(other, _)| *other == exit)
     }
 
-    /// Begins to try the next one, if any is left. One that is the only one, and has all its time, has all early payload, the others what
-    /// may arrive twice.
+    /// Begins to try the next exit, if any is left. If it is the only one, and has all its time, it gets all early payload;
+    /// otherwise only what may arrive twice.
     fn begin(&mut self) {
         let Some(exit) = self.rest.pop() else { return };
         let is_only = self.rest.is_empty() && self.tried.is_empty() && self.until.is_none();
@@ -231,8 +232,8 @@ impl<'a> Exits<'a> {
         self.tried.push(Attempt { exit, sent, reached });
     }
 
-    /// An exit has led there. Another one that had its time and said nothing comes last for this destination, and one that nobody is known
-    /// to reach for all.
+    /// An exit has succeeded. Another exit that had its time and did not answer comes last for this destination from now on;
+    /// one that no node is known to reach comes last for all.
     fn opened(&self, exit: &str) {
         let (overlay, to) = (&self.node.overlay, &self.destination);
         overlay.exit_opened(exit, to);
@@ -256,7 +257,7 @@ impl<'a> Exits<'a> {
         }
     }
 
-    /// Logs which one is tried next.
+    /// Logs which exit is tried next.
     fn log_next(&self, exit: &str, failure: &Failure) {
         let Some(next) = self.rest.last() else { return };
         let line = match self.node.config().log_addresses {
@@ -279,7 +280,7 @@ async fn passed(until: Option<Instant>) {
     }
 }
 
-/// Completes when an exit has had so long for its answer. The time in which a stream waits for its turn does not count.
+/// Completes when an exit has had `pause` for its answer. The stream's wait for its turn does not count.
 async fn says_nothing(sent: &Sent, pause: Duration) {
     loop {
         match sent.when() {
@@ -289,8 +290,8 @@ async fn says_nothing(sent: &Sent, pause: Duration) {
     }
 }
 
-/// Whether a node cannot be reached on any path, or lets this one in on none. Where some say nothing, what is known of its legs tells: it
-/// says nothing either of a destination that does not answer.
+/// Whether a node cannot be reached on any path, or admits this one on none. If some paths gave no answer, what is known of
+/// the node's legs decides: a node also gives no answer if the destination does not.
 fn is_unreachable(node: &Node, exit: &str, failure: &Failure) -> bool {
     use FailureCode::{Authentication, NodeUnreachable, TimedOut, UnknownNode};
     let is_exits = match failure.code {

@@ -19,8 +19,8 @@ pub enum ClientEof {
     Leaves,
 }
 
-/// Waits until the destination is reached, as long as `client` is there. `reaching` stays where it is pinned: it is large, and taken by
-/// value it would have its room twice.
+/// Waits until the destination is reached, as long as `client` is there. `reaching` stays where it is pinned: it is large,
+/// and if taken by value it would take its memory twice.
 pub async fn unless_client_leaves<T>(
     client: &TcpStream,
     eof: ClientEof,
@@ -34,7 +34,7 @@ pub async fn unless_client_leaves<T>(
     Err(Failure::new(FailureCode::Other, HAS_LEFT))
 }
 
-/// Whether a failure is none of the destination: its client has left.
+/// Whether the cause of a failure is not the destination, but that its client has left.
 pub fn has_left(failure: &Failure) -> bool {
     failure.text == HAS_LEFT
 }

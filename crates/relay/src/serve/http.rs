@@ -349,7 +349,7 @@ impl Client<'_> {
         is_kept: bool,
     ) -> Result<Outcome, Failed> {
         let leg = origin.upstream.leg();
-        // What the exit counts is the stream's, from its first exchange on.
+        // The exit's counts are those of the stream, from its first exchange on.
         let arrival = if is_kept { None } else { origin.upstream.arrival(self.node, false) };
         let Origin { upstream: Upstream { side, peer, .. }, reader, .. } = &mut origin;
         reader.came = arrival.as_ref().map(Arrival::came);
@@ -360,8 +360,8 @@ impl Client<'_> {
         };
         let watched = leg.map(|leg| self.node.overlay.watch(side.stream.socket(), &leg));
         let can_repeat = is_kept && request.is_idempotent && request.body == Body::Length(0);
-        // An origin may end a connection that is kept when the next request is on its way. A client repeats what it has sent on its own
-        // kept connection, if that ends without a word (RFC 9112 §9.3.1); after a 502 it does not.
+        // An origin may end a kept connection when the next request is on its way. A client repeats a request on its own
+        // kept connection if that ends without an answer (RFC 9112 §9.3.1); after a 502 it does not.
         let unanswered = |error| {
             let has_its_reason =
                 matches!(error, PumpError::Malformed(_) | PumpError::Expired(_) | PumpError::Protocol(_));
@@ -432,8 +432,8 @@ impl Client<'_> {
         self.say_last(&message).await;
     }
 
-    /// Sends the client a last message, and ends the connection. A client of which a request was admitted may still have
-    /// earlier answers to receive, and is waited for. Others are not.
+    /// Sends the client a last message, and ends the connection. If a request of the client was admitted, it may still have
+    /// earlier answers to receive: then this waits for the client, otherwise not.
     async fn say_last(mut self, message: &[u8]) {
         self.let_go();
         if !timeout(self.limits.handshake, Output::raw(&self.stream).write(message))

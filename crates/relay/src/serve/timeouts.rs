@@ -87,8 +87,8 @@ async fn ended(client: &TcpStream) {
 }
 
 /// Completes when `client`'s connection breaks, or `grace` after the client has ended its side if no response `has_begun`: a
-/// client may say that it has no more requests and wait, but one that has left looks the same. If a request has a body, whoever
-/// reads the body notices the end.
+/// client may say that it has no more requests and wait, but one that has left looks the same. If a request has a body, the
+/// reader of the body notices the end.
 pub async fn leaving(client: &TcpStream, has_body: bool, grace: Duration, has_begun: &AtomicBool) {
     let ends = async {
         if has_body {

@@ -95,8 +95,8 @@ const METADATA: [IpAddr; 4] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
 ];
 
-/// What is of the link alone (RFC 3927, 2.6.2; RFC 4291, 2.5.6) no router forwards: there, and at [`METADATA`], services answer this machine
-/// by what it is, whoever asks through it.
+/// No router forwards to link-local addresses (RFC 3927, 2.6.2; RFC 4291, 2.5.6): there, and at [`METADATA`], services
+/// answer this machine by its identity, whichever client asks through it.
 fn is_of_this_machine_alone(address: IpAddr) -> bool {
     let is_link_local = match address {
         IpAddr::V4(address) => address.is_link_local(),

@@ -1,4 +1,5 @@
-//! Places for streams whose client has its answer and end, while what it sent is still to be delivered: they are none of its connections.
+//! Places for streams whose client has its answer and end, while the client's data is still to be delivered. They do not
+//! count as the client's connections.
 
 use std::sync::Arc;
 
@@ -6,10 +7,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::quota::{Allowance, ClientKey, QuotaGuard, Quotas};
 
-/// So many may be delivered at once.
+/// The maximum number of such streams at the same time.
 const MOST: usize = 64;
 
-/// What one client may have of them.
+/// The share of one client.
 const SHARE: Allowance = Allowance { open: MOST as u32 / 4, rate: u32::MAX };
 
 /// The places, and whose they are.

@@ -1,7 +1,7 @@
 //! Counts accepted connections: in all, for each client, and as strangers' until they have proven a key.
 //!
-//! Where clients have too many, the newcomer is reset. Where strangers have, the newcomer comes in and the oldest goes: it may be
-//! a node that must connect again.
+//! If clients have too many, the newcomer is reset. If strangers have, the newcomer is accepted and the oldest is closed:
+//! the newcomer may be a node that must connect again.
 
 use std::future::pending;
 use std::net::{IpAddr, SocketAddr};
@@ -23,8 +23,8 @@ const SHORT: Duration = Duration::from_millis(100);
 /// After a short connection has ended, more of them are expected for this time.
 const SHORT_EXPECTED: Duration = Duration::from_millis(100);
 
-/// How many connections a second one address may make to leg listeners without proving a key: each costs processor time. If
-/// `limits.client_rate` is larger, that holds.
+/// The rate of connections per second that one address may make to leg listeners without proving a key: each costs processor
+/// time. If `limits.client_rate` is larger, that holds.
 const HANDSHAKES_RATE: u32 = 1000;
 
 /// A listener as the configuration in force has it. The sender is dropped when the listener is removed. It is shared, so

@@ -7,7 +7,7 @@ use ekiden_relay_proto::{Failure, FailureCode};
 use super::Node;
 
 impl Node {
-    /// What the log says of a failure. Its text may name the destination, which the configuration may leave out.
+    /// The log's text for a failure. The failure's own text may name the destination, which the configuration may leave out.
     pub fn told<'a>(&self, failure: &'a Failure) -> Cow<'a, str> {
         if self.config().log_addresses { (&failure.text).into() } else { word(failure.code).into() }
     }

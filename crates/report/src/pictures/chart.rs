@@ -6,11 +6,11 @@ use plotters::style::text_anchor::{HPos, VPos};
 use super::frame::{CHART, DrawError, Drawing, Frame, LINE, Sample, TEXT, builder, font, style};
 use super::palette::{COLOURS, FAINT, INK, MARKS, PAPER, text_on};
 
-/// Charts with more lines have no legend.
+/// The maximum number of lines of a chart with a legend.
 pub(crate) const SERIES_NAMED: usize = 10;
-/// Points of a line are at least so many pixels apart.
+/// The minimum distance between points of a line, in pixels.
 const THINNEST: i32 = 2;
-/// How much higher than its highest value an axis goes.
+/// The end of an axis, as a multiple of the highest value.
 pub(crate) const HEADROOM: f64 = 1.08;
 
 /// Groups of bars, one group per category, one bar in it per series.
@@ -45,7 +45,7 @@ pub struct LineChart {
     pub levels: Vec<(String, f64)>,
     /// Where the horizontal axis begins; what lies before it is not drawn.
     pub from: f64,
-    /// Where it ends at least: charts of the same time end at the same place.
+    /// The least end of the horizontal axis: charts of the same time end at the same place.
     pub to: f64,
     /// Which colour the first line has, counted from 0: that of the bars of the same name in a chart beside it.
     pub first_colour: usize,

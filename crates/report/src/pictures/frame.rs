@@ -30,7 +30,7 @@ const CHARACTER: f64 = 0.6;
 pub(crate) enum Sample {
     Bar(RGBColor),
     Line(RGBColor),
-    /// A line so many pixels wide, this opaque.
+    /// A line of this width in pixels, and this opacity.
     Wide(RGBColor, u32, f64),
     Dashes(RGBColor),
     Dot(RGBColor),

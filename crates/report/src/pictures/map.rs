@@ -10,19 +10,20 @@ use super::palette::{COLOURS, INK, MARKS, PAPER};
 
 /// The picture's width, and the height of the map in it.
 const SIZE: (u32, u32) = (960, 560);
-/// Room beside the outermost sites, for their names.
+/// The space beside the outermost sites, for their names.
 const EDGE: f64 = 70.0;
-/// With more sites only legs are drawn that are in use or have failed: all of them would be a blot.
+/// The maximum number of sites with which all legs are drawn. With more, only legs in use and failed legs are drawn: all would be
+/// unreadable.
 const ALL_LEGS_MOST: usize = 24;
-/// How far a leg bends to its right, as a part of its length, so that both directions are seen.
+/// How far a leg bends to its right, as a part of its length, so that both directions are visible.
 const BEND: f64 = 0.07;
-/// A curve has so many pieces.
+/// The number of straight pieces of a curve.
 const PIECES: usize = 48;
-/// A leg is called lossy from here on.
+/// The loss from which on a leg is called lossy.
 const LOSSY: f64 = 0.002;
-/// How wide the leg is marked that most paths are over; others in proportion.
+/// The width of the mark of the leg with most paths; the others in proportion.
 const MARKED: f64 = 9.0;
-/// A leg with this part of the most paths has an arrow and its rate.
+/// A leg with at least one in this many of the most paths has an arrow and its rate.
 const BUSY: usize = 3;
 /// Rates from which on a leg is drawn wider.
 const WIDER: [f64; 3] = [10e6, 100e6, 1e9];
@@ -53,7 +54,7 @@ pub struct MapSite {
     pub name: String,
     /// Its latitude and its longitude, in degrees.
     pub at: Option<[f64; 2]>,
-    /// Whether nothing comes about on any leg to it.
+    /// Whether nothing succeeds on any leg to it.
     pub is_dead: bool,
 }
 
@@ -68,7 +69,7 @@ pub struct MapLeg {
     pub rate_bit_s: Option<f64>,
     /// The part of the segments that is lost.
     pub loss: f64,
-    /// Whether nothing comes about on it.
+    /// Whether nothing succeeds on it.
     pub has_failed: bool,
     /// How many paths in use are over it.
     pub paths: usize,
@@ -102,7 +103,7 @@ impl SiteMap {
         let has_room = self.sites.len() <= ALL_LEGS_MOST;
         let is_drawn = |leg: &&MapLeg| has_room || leg.paths > 0 || leg.has_failed;
         let mut legs: Vec<&MapLeg> = self.legs.iter().filter(is_there).filter(is_drawn).collect();
-        // What matters most is drawn last.
+        // The most important ones are drawn last.
         legs.sort_by_key(|leg| (leg.has_failed, leg.paths));
         let most = legs.iter().map(|leg| leg.paths).max().unwrap_or_default();
         for leg in legs {
@@ -122,8 +123,9 @@ impl SiteMap {
         Ok(())
     }
 
-    /// What legs on paths in use give, and where that is written: on the leg, the nearest to its middle where nothing else stands.
-    /// Those come first that most paths are over, and only those that have an arrow. And of how many in use nothing is written.
+    /// The rates of legs on paths in use, and where they are written: on the leg, at the point nearest to its middle where
+    /// nothing else stands. Legs with most paths come first, and only those with an arrow count. Also the number of legs in
+    /// use without a written rate.
     fn rates(&self) -> (Vec<(String, Point)>, usize) {
         let places = self.places();
         let is_there = |leg: &&MapLeg| leg.from != leg.to && leg.from.max(leg.to) < places.len();
@@ -274,7 +276,8 @@ fn width_of(name: &str) -> f64 {
     name.chars().count() as f64 * NAME * NAME_CHARACTER
 }
 
-/// Whether a text with this middle, so wide to each side, covers nothing of what is there, each with its middle and half its width.
+/// Whether a text with this middle and this half width covers nothing that is there. Each existing text has its middle and
+/// half its width.
 fn is_free(taken: &[(Point, f64)], at: Point, half: f64) -> bool {
     let is_in = at.0 - half >= 2.0 && at.0 + half <= f64::from(SIZE.0) - 2.0;
     is_in && taken.iter().all(|(of, width)| (of.0 - at.0).abs() > half + width || (of.1 - at.1).abs() > 14.0)
@@ -320,7 +323,7 @@ mod tests {
         svg.matches(what).count()
     }
 
-    /// How many lines there are of this colour, so opaque, and so wide.
+    /// The number of lines of this colour, opacity and width.
     fn lines(map: &SiteMap, colour: RGBColor, opacity: &str, width: u32) -> usize {
         let RGBColor(r, g, b) = colour;
         let of = format!("opacity=\"{opacity}\" stroke=\"#{r:02X}{g:02X}{b:02X}\" stroke-width=\"{width}\"");

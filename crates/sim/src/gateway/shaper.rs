@@ -32,13 +32,13 @@ impl Shaper {
         self.waiting.pop_front()
     }
 
-    /// A packet with so much payload has left. Without a limit the next may follow at once.
+    /// A packet with this payload has left. Without a limit the next one may follow at once.
     pub fn left(&mut self, now: Time, payload: u32, pace: Option<Pace>) {
         let takes_ns = |pace: Pace| u64::from(payload) * u64::from(pace.in_us) * 1000 / u64::from(pace.bytes.max(1));
         self.free_at = now + Time(pace.map_or(0, takes_ns));
     }
 
-    /// When the next packet that waits may leave.
+    /// When the next waiting packet may leave.
     pub fn next(&self) -> Option<Time> {
         (!self.waiting.is_empty()).then_some(self.free_at)
     }

@@ -21,7 +21,7 @@ pub(crate) struct Mark {
 pub(crate) struct Losses {
     /// Over the whole connection, each as often as it was.
     pub ever: u64,
-    /// How those were marked that are not told yet. `None`: nobody asks.
+    /// The marks of the segments that are not reported yet. `None`: no one asks for them.
     news: Option<Vec<Mark>>,
 }
 

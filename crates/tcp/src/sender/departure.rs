@@ -1,4 +1,4 @@
-//! When segments leave, and what their acknowledgements tell of the path's rate.
+//! When segments leave, and what their acknowledgements show of the path's rate.
 
 use ekiden_congestion::{LostSegment, RateSample, Repair};
 use ekiden_units::Time;
@@ -46,7 +46,7 @@ impl Sender {
         self.window.sets_rate() && self.pacer.holds(now, self.window.pacing_rate())
     }
 
-    /// A segment with so much payload is sent.
+    /// A segment with this payload, in bytes, is sent.
     pub(super) fn note_departure(&mut self, now: Time, payload: u32) {
         self.board.mark = self.rate.mark(now, self.board.len(), self.board.pipe(), self.board.lost_ever());
         if self.window.sets_rate() {
@@ -54,7 +54,7 @@ impl Sender {
         }
     }
 
-    /// Nothing is to be sent: if that is for want of data, what is delivered now tells nothing of the path.
+    /// Nothing is to be sent: if the reason is a lack of data, what is delivered now says nothing about the path.
     pub(super) fn note_app_limited(&mut self) {
         let in_flight = self.board.pipe();
         if self.unsent() == 0 && in_flight < self.window.cwnd() && self.board.lost() == 0 {

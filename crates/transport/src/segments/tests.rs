@@ -7,7 +7,7 @@ use super::*;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A node that answers FILL on a connection so long after it was asked, by the connection's number; or never. Returns its address.
+/// A node with a delay of its answer to FILL for each connection, by the connection's number; `None`: never. Returns its address.
 async fn answering(after: impl Fn(usize) -> Option<Duration> + Send + 'static) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -97,7 +97,7 @@ async fn an_attempt_that_fails_is_the_answer_and_no_other_is_made() {
     assert_eq!(attempts.load(Ordering::Relaxed), 1);
 }
 
-/// A node that answers on the first connection only after so long: the path was down.
+/// A node that answers on the first connection only after a delay: the path was down.
 async fn node_after(outage: Duration) -> std::net::SocketAddr {
     answering(move |number| Some(if number == 0 { outage } else { Duration::ZERO })).await
 }

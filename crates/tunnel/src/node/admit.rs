@@ -65,7 +65,7 @@ impl Node {
     }
 
     async fn greet(&self, socket: TcpStream, security: &Accepts) -> Result<(usize, Hello, Connection), CarryError> {
-        // Whoever only looks whether something listens here says nothing.
+        // A client that only checks whether something listens here sends nothing.
         if socket.peek(&mut [0]).await? == 0 {
             return Err(CarryError::Closed);
         }

@@ -1,4 +1,4 @@
-//! What a node tells whoever asks for its status.
+//! The answers of a node to questions for its status.
 
 use ekiden_net::device;
 

@@ -17,14 +17,14 @@ use crate::carry::{CarryError, receive_hello, send_hello};
 use crate::config::{Config, Peer};
 use crate::frame::Hello;
 
-/// How long a connection attempt may take, unless there is one that stalls.
+/// The timeout of a connection attempt, unless an existing connection stalls.
 const CONNECTING: Duration = Duration::from_secs(10);
-/// After so long without an answer a host's next address is tried as well.
+/// The delay without an answer after which a host's next address is tried in parallel.
 const NEXT_ADDRESS: Duration = Duration::from_secs(1);
-/// The pause before a peer is dialled again, the first and the longest.
+/// The pause before a peer is dialled again: the first, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(15)];
 
-/// A connection that lasted so long was a good one.
+/// A connection that lasted at least this time resets the pause.
 const LASTING: Duration = Duration::from_secs(1);
 
 impl Node {
@@ -33,7 +33,7 @@ impl Node {
         let (name, slot) = (self.name(peer), &self.peers[peer].slots[usize::from(number)]);
         let mut pause = PAUSES[0];
         loop {
-            // The peer may have connected itself.
+            // The peer may have connected to this node.
             while slot.current.borrow().is_some() {
                 slot.ended.notified().await;
             }
@@ -42,14 +42,14 @@ impl Node {
                     let began = Instant::now();
                     self.peers[peer].told.take();
                     Rc::clone(&self).serve(peer, theirs, connection, true).await;
-                    // A peer that takes connections and ends them at once is not dialled faster than one that refuses them.
+                    // A peer that accepts connections and ends them at once is dialled no faster than one that refuses them.
                     if began.elapsed() >= LASTING {
                         pause = PAUSES[0];
                     }
                 }
                 Err(error) => {
                     let error = error.to_string();
-                    // Each reason is told once, whichever connection met it.
+                    // Each reason is logged once, whichever connection met it.
                     if self.peers[peer].told.replace(Some(error.clone())).as_ref() == Some(&error) {
                         tracing::debug!("cannot connect to {name}: {error}");
                     } else {
@@ -62,9 +62,9 @@ impl Node {
         }
     }
 
-    /// Connects to a peer, and makes sure that it is the one. Returns what it has greeted with, and the connection's number here.
-    /// Until the greeting, the peer keeps another connection of this number; `is_wanted` says whether the new one is still to take its
-    /// place.
+    /// Connects to a peer, and verifies its identity. Returns the peer's greeting, and the connection's number here. Until
+    /// the greeting, the peer keeps another connection of this number; `is_wanted` says whether the new one is still to take
+    /// its place.
     pub async fn dial(
         &self,
         peer: usize,
@@ -83,22 +83,22 @@ impl Node {
     }
 }
 
-/// A connection to a peer that is the right one.
+/// A connection to a verified peer.
 pub struct Greeted {
     /// The connection.
     pub connection: Connection,
-    /// What the peer has greeted with.
+    /// The peer's greeting.
     pub theirs: Hello,
-    /// From this side's greeting to the peer's.
+    /// The time from this side's greeting to the peer's.
     pub took: Duration,
 }
 
-/// Connects to a peer, makes sure that it is the one, and greets it.
+/// Connects to a peer, verifies its identity, and greets it.
 pub async fn ask(config: &Config, peer: (&str, &Peer), ours: Hello) -> Result<Greeted, CarryError> {
     greet(reach(config, peer, CONNECTING).await?, ours).await
 }
 
-/// Connects to a peer within the time `connecting`, and makes sure that it is the one and that the segments of the connection pass.
+/// Connects to a peer within the time `connecting`, verifies its identity, and checks that full segments pass.
 async fn reach(config: &Config, (name, peer): (&str, &Peer), connecting: Duration) -> Result<Connection, CarryError> {
     let attempt = async |max_segment| {
         let tcp = TcpOptions { max_segment, ..config.tcp.clone() };
@@ -143,8 +143,8 @@ async fn connect_to(config: &Config, tcp: &TcpOptions, peer: &Peer) -> Result<Tc
     through.await.map_err(named)
 }
 
-/// Connects to that of a host's addresses which answers first. Each is tried when the one before has failed, or not answered for a
-/// while (RFC 8305, section 5).
+/// Connects to the one of a host's addresses that answers first. Each is tried when the one before has failed, or has not
+/// answered for a while (RFC 8305, section 5).
 async fn connect(config: &Config, tcp: &TcpOptions, host: &str, port: u16) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
     let found = lookup_host((host, port)).await.map_err(|error| {
@@ -166,7 +166,7 @@ async fn connect(config: &Config, tcp: &TcpOptions, host: &str, port: u16) -> io
                     let connected = TcpSocket::from_std_stream(socket.into()).connect(address).await;
                     connected.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
                 })),
-                // A host without IPv6, say, has no socket for the one address, and may have one for the next.
+                // A host without IPv6, for example, has no socket for this address, and may have one for the next.
                 Err(error) => {
                     last = io::Error::other(error);
                     continue;
@@ -189,7 +189,8 @@ fn is_inside(config: &Config, address: IpAddr) -> bool {
     config.allowed.peer(address).is_some() || config.device.network_of(address).is_some()
 }
 
-/// A peer that ends the connection instead of greeting has a reason, which only it can tell. Its end may come while this side sends.
+/// A peer that ends the connection instead of greeting has a reason, which only it can report. The end may come while this
+/// side sends.
 fn refused(error: CarryError) -> CarryError {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     match error {
@@ -207,14 +208,14 @@ mod tests {
 
     use super::*;
 
-    /// What a node says of a peer that ends the connection once it has shown who it is, after it has read so many bytes more.
+    /// What a node reports about a peer that proves its identity, reads `bytes` more bytes, and then ends the connection.
     async fn said_of_a_peer_that_reads(bytes: usize) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let dialled = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut accepted, _) = listener.accept().await.unwrap();
         dialled.try_write(b"hello").unwrap();
         accepted.read_exact(&mut vec![0; bytes]).await.unwrap();
-        // What is not read makes the end a reset.
+        // Unread data makes the end a reset.
         drop(accepted);
         sleep(Duration::from_millis(50)).await;
         let ours = Hello::question(3);

@@ -13,7 +13,7 @@ use crate::config::{HttpProxy, Login};
 const ANSWER_MOST: usize = 16 << 10;
 /// The most fields of an answer.
 const FIELDS_MOST: usize = 100;
-/// The most characters of a proxy's words that are told.
+/// The maximum number of characters of a proxy's answer that are logged.
 const WORDS_MOST: usize = 80;
 
 /// Why a proxy has made no way.

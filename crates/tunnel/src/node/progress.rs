@@ -1,27 +1,30 @@
-//! Whether a connection's data arrives: when a connection counts as stalled, and when as of no use.
+//! Whether a connection's data arrives: when a connection counts as stalled, and when as useless.
 
 use std::time::Duration;
 
 use ekiden_tcp_info::TcpInfo;
 use tokio::time::Instant;
 
-/// Data in flight without an acknowledgement for so long is a stall, and for two round trips if these are longer.
+/// A connection stalls when data in flight has had no acknowledgement for this time, or for two round trips if these are
+/// longer.
 const STALL: Duration = Duration::from_secs(3);
-/// If nothing has been acknowledged for so long although the other end is heard, this end's connection is of no use: longer than a kernel
-/// takes that looks for segments which pass (RFC 4821), after its third timeout, which comes seven times the first one's time after it
-/// began. That is a round trip at least, and mostly little more: hence for so many round trips if these are longer.
+/// This end's connection is useless if nothing has been acknowledged for this time although the other end is heard. A kernel
+/// that looks for segments which pass (RFC 4821) finds them after its third timeout, seven times the first timeout after the
+/// beginning. The first timeout is at least a round trip, and mostly little more: hence this many round trips if they are
+/// longer.
 const UNHEARD: Duration = Duration::from_secs(10);
 const UNHEARD_ROUNDS: u32 = 14;
-/// Whoever has not looked for so long has not run, and knows nothing of what the connection has done meanwhile.
+/// If this process has not looked for this time, it was not running, and does not know what the connection has done
+/// meanwhile.
 const AWAY: Duration = Duration::from_secs(1);
 
-/// What the kernel has said of a connection.
+/// What the kernel has reported about a connection.
 #[derive(Clone, Copy)]
 pub struct Progress {
-    /// When it was asked last.
+    /// The last report, and its time.
     pub seen: TcpInfo,
     looked: Instant,
-    /// When nothing waited for an acknowledgement last, or one had come.
+    /// The last time at which nothing waited for an acknowledgement, or one had come.
     moved: Instant,
     heard: Option<Heard>,
 }
@@ -29,11 +32,11 @@ pub struct Progress {
 /// Data that has come since a stall began.
 #[derive(Clone, Copy)]
 struct Heard {
-    /// How many bytes this end had sent again when the first came.
+    /// How many bytes this end had retransmitted when the first data came.
     resent_bytes: u64,
-    /// When this end sent again after that.
+    /// When this end retransmitted after that.
     tried: Option<Instant>,
-    /// When the last came.
+    /// When the last data came.
     last: Instant,
 }
 
@@ -43,14 +46,14 @@ impl Progress {
         Self { seen: TcpInfo::default(), looked: now, moved: now, heard: None }
     }
 
-    /// The kernel says this of it.
+    /// Takes the kernel's report.
     pub fn look(&mut self, now: Instant, info: TcpInfo) {
         let was_away = now - self.looked > AWAY;
         let moves = match (info.unacked_segments, info.unsent_bytes) {
             (0, 0) => true,
             _ if was_away => true,
             _ if (info.acked_bytes, info.sacked_segments) != (self.seen.acked_bytes, self.seen.sacked_segments) => true,
-            // Nothing is in flight: the other end takes nothing now but answers probes, or nothing can be sent from here.
+            // Nothing is in flight: the other end offers no window but answers probes, or nothing can be sent from here.
             (0, _) => Duration::from_millis(info.last_ack_ms.into()) < now - self.moved,
             _ => false,
         };
@@ -62,7 +65,7 @@ impl Progress {
         (self.seen, self.looked) = (info, now);
     }
 
-    /// While it stalls: has the other end been heard, and has this one sent again since?
+    /// During a stall: notes whether the other end has been heard, and whether this one has retransmitted since.
     fn hear(&mut self, now: Instant, info: TcpInfo) {
         let comes = info.data_segments_in != self.seen.data_segments_in;
         let Some(heard) = &mut self.heard else {
@@ -77,15 +80,15 @@ impl Progress {
         }
     }
 
-    /// Whether data has been in flight for so long without an acknowledgement that the path seems to be gone.
+    /// Whether data has been in flight without an acknowledgement for a time after which the path seems to be gone.
     pub fn stalls(&self, now: Instant) -> bool {
         now - self.moved >= self.patience()
     }
 
-    /// Whether the other end does not get what this one sends, although this one gets what it sends: the path drops all that is large, or
-    /// all that goes in this direction. The other end sees nothing but silence. Where a path was cut and is back, that end may be heard
-    /// before this one sends again: so this one must have sent again after it was heard, and have heard it still when an acknowledgement
-    /// was due.
+    /// Whether the other end does not receive what this one sends, although this one receives its data: the path drops all
+    /// large packets, or everything in this direction. The other end sees only silence. When a cut path is back, the other
+    /// end may be heard before this one retransmits. So this one must have retransmitted after it heard the other end, and
+    /// must still hear it when an acknowledgement was due.
     pub fn is_unheard(&self, now: Instant) -> bool {
         let in_vain = |heard: Heard| heard.tried.is_some_and(|tried| heard.last - tried >= self.patience());
         now - self.moved >= UNHEARD.max(self.rtt() * UNHEARD_ROUNDS) && self.heard.is_some_and(in_vain)
@@ -109,7 +112,8 @@ mod tests {
         TcpInfo { unacked_segments: 5, acked_bytes, ..TcpInfo::default() }
     }
 
-    /// Looks each 100 ms for so long, at what `info` says after so many of them. Returns whether it stalls then.
+    /// Looks every 100 ms for `seconds`, at what `info` returns for the number of the look. Returns whether the connection
+    /// stalls then.
     fn stalls_after(progress: &mut Progress, now: &mut Instant, seconds: f64, info: impl Fn(u64) -> TcpInfo) -> bool {
         for look in 0..(seconds * 10.0) as u64 {
             *now += Duration::from_millis(100);
@@ -139,10 +143,10 @@ mod tests {
         let late = |look: u64| TcpInfo { data_segments_in: look.saturating_sub(85) as u32, ..sent_again(look) };
         // It is heard, and this end has not sent again yet.
         let waits = |look: u64| TcpInfo { data_segments_in: (look / 20) as u32, ..in_flight(0) };
-        // It was heard last when the cut began, and again when that ended.
+        // The other end was last heard when the cut began, and again when it ended.
         let cut =
             |look: u64| TcpInfo { data_segments_in: u32::from(look > 0) + u32::from(look > 99), ..sent_again(look) };
-        // It is heard, and what this end has sent again cannot have been acknowledged yet.
+        // The other end is heard, and this end's retransmission cannot have been acknowledged yet.
         let tries = |look: u64| TcpInfo { resent_bytes: u64::from(look > 100), ..heard(look) };
         let cases: [(&dyn Fn(u64) -> TcpInfo, _); 6] = [
             (&heard, [false, true]),

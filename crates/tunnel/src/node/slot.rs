@@ -1,6 +1,7 @@
-//! One of the connections to a peer, whether it is there or not, and what is counted of it.
+//! One of the connections to a peer, whether it exists or not, and its counters.
 //!
-//! `PeerState::slot_for` chooses the connection of a flow: always the same one while it is there, else the next that is.
+//! `PeerState::slot_for` chooses the connection of a flow: always the same one while it exists, otherwise the next one that
+//! does.
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
@@ -22,15 +23,15 @@ use crate::recent::Recent;
 use crate::status::ConnectionStatus;
 use crate::tally::Tally;
 
-/// The place of a connection. Its counts go on when the connection breaks and comes again.
+/// The place of a connection. Its counters go on when the connection breaks and a new one comes.
 pub struct Slot {
-    /// What waits to be sent.
+    /// The packets that wait to be sent.
     pub queue: Outgoing,
-    /// What has come.
+    /// The packets that were received.
     pub received: Tally,
-    /// The connection that is there.
+    /// The present connection.
     pub current: RefCell<Option<Rc<Current>>>,
-    /// Told when it is not there any more.
+    /// Notified when the connection no longer exists.
     pub ended: Notify,
     past: Cell<Past>,
     recent: Recent,
@@ -38,11 +39,11 @@ pub struct Slot {
 
 /// The connection that a slot has.
 pub struct Current {
-    /// Told when another one takes its place.
+    /// Notified when another connection takes its place.
     pub stop: Notify,
     /// This node has dialled it.
     pub is_ours: bool,
-    /// A new one is being dialled beside it: whoever does that also ends it.
+    /// A new one is being dialled beside it: the task that dials also ends this one.
     pub is_raced: Cell<bool>,
     /// It has ended meanwhile.
     pub has_ended: Cell<bool>,
@@ -52,7 +53,7 @@ pub struct Current {
     progress: Cell<Progress>,
 }
 
-/// What connections have left.
+/// The counters of past connections.
 #[derive(Clone, Copy, Default)]
 struct Past {
     retransmits: u64,
@@ -78,7 +79,7 @@ impl Current {
         }
     }
 
-    /// Whether it has ended, or its data seems to arrive no longer.
+    /// Whether it has ended, or its data seems not to arrive any more.
     pub fn stalls(&self) -> bool {
         self.has_ended.get() || self.progress.get().stalls(Instant::now())
     }
@@ -111,7 +112,7 @@ impl Slot {
         self.current.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, connection))
     }
 
-    /// No connection is there any more, and what waits is lost.
+    /// The connection no longer exists, and its waiting packets are lost.
     pub fn empty(&self) {
         *self.current.borrow_mut() = None;
         self.queue.clear();
@@ -119,9 +120,9 @@ impl Slot {
         self.ended.notify_one();
     }
 
-    /// Asks the kernel how the connection is.
+    /// Asks the kernel for the state of the connection.
     pub fn look(&self, connection: &Connection, current: &Current) {
-        // What is no longer there has said its last.
+        // A connection that no longer exists reports nothing more.
         let Ok(info) = tcp_info(connection.socket()) else { return };
         let mut progress = current.progress.get();
         progress.look(Instant::now(), info);
@@ -140,9 +141,9 @@ impl Slot {
         [self.queue.taken().bytes(), self.received.bytes()]
     }
 
-    /// A connection has ended: what was counted of it stays.
+    /// A connection has ended: its counters stay.
     pub fn keep(&self, ended: &Current) {
-        // It may still be in its place, and would count twice.
+        // It may still be in its slot, and would count twice.
         let (mut past, last) = (self.past.get(), ended.progress.replace(Progress::new(Instant::now())).seen);
         past.retransmits += u64::from(last.retransmits);
         past.timeouts += u64::from(last.timeouts);
@@ -192,28 +193,28 @@ impl Slot {
 pub struct PeerState {
     /// By number.
     pub slots: Vec<Slot>,
-    /// What their pacing shares.
+    /// What the pacing of its connections shares.
     pub siblings: Arc<Siblings>,
     /// Packets from addresses that the peer may not use, and the last of these addresses.
     pub foreign: Cell<(u64, Option<IpAddr>)>,
-    /// Why it was not reached, as the log has it; `None` since a connection came about.
+    /// Why it was not reached, as logged; `None` since a connection was made.
     pub told: RefCell<Option<String>>,
-    /// Whether it was told that it keeps fewer connections than there should be.
+    /// Whether the log has said that it keeps fewer connections than there should be.
     pub has_told_missing: Cell<bool>,
 }
 
-/// So long after a connection the others have come too.
+/// The time after the first connection by which all others have been made.
 const ALL_HERE: Duration = Duration::from_secs(20);
 
 impl PeerState {
-    /// Whether one of its connections has been there for so long that all others should be.
+    /// Whether one of its connections is old enough that all others should exist.
     pub fn lasts(&self) -> bool {
         let lasts = |slot: &Slot| slot.current.borrow().as_ref().is_some_and(|one| one.since.elapsed() >= ALL_HERE);
         self.slots.iter().any(lasts)
     }
 
-    /// The connection that carries a flow which has `own` connections: one of these, always the same; or if that is not there,
-    /// the next one of them that is, or any other. `Err`: none is there, and the packet is lost at this one.
+    /// The connection that carries a flow whose class has the connections `own`: always the same one of these; if that one
+    /// does not exist, the next one of them that does, or any other. `Err`: none exists, and the packet is lost at this one.
     pub fn slot_for(&self, own: Range<usize>, flow: u64) -> Result<&Slot, Option<&Slot>> {
         let many = own.len().max(1);
         let skipped = (flow % many as u64) as usize;
@@ -228,7 +229,7 @@ impl PeerState {
 mod tests {
     use super::*;
 
-    /// Else it would keep the other end's new connection from taking its place while this end dials in vain.
+    /// Otherwise it would keep the other end's new connection from taking its place while this end dials in vain.
     #[test]
     fn what_has_ended_stalls() {
         let (remote, congestion, since) = (None, None, Instant::now());

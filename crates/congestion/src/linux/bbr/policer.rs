@@ -1,17 +1,17 @@
-//! Where losses repeat at one rate.
+//! Detection of policers: losses that repeat at one rate.
 
 use super::{RATE, UNIT, paced};
 use crate::sample::RateSample;
 
-/// A policer: losses of a fifth (50 / 256) in intervals of four round trips or more, twice at about one rate. It holds for so many round
-/// trips.
+/// A policer: losses of a fifth (50 / 256) in intervals of four round trips or more, twice at about one rate.
+/// `LONG_TERM_HOLDS_ROUNDS` is the number of round trips for which it holds.
 const LONG_TERM_ROUNDS: u32 = 4;
 const LONG_TERM_LOSS: u64 = 50;
 const LONG_TERM_HOLDS_ROUNDS: u32 = 48;
-/// Bytes per second by which such rates may differ, or an eighth (32 / 256).
+/// The difference in bytes per second up to which two such rates count as equal; an eighth (32 / 256) is allowed as well.
 const LONG_TERM_DIFFERENCE: u64 = 4000 / 8;
 
-/// The rate of a policer, which a full pipe with losses shows (`bbr_lt_bw_sampling`).
+/// The rate of a policer, which shows when losses occur in a full pipe (`bbr_lt_bw_sampling`).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LongTerm {
     pub(super) is_used: bool,
@@ -34,7 +34,7 @@ impl LongTerm {
         self.begin(sample);
     }
 
-    /// Returns whether a rate held long enough, so that others are to be tried.
+    /// Returns whether a rate has held long enough that other rates are to be tried.
     pub(super) fn sample(&mut self, sample: &RateSample, begins_round: bool, is_probing: bool, mss: u64) -> bool {
         if self.is_used {
             self.rounds += u32::from(is_probing && begins_round);

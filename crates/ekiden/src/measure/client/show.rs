@@ -1,4 +1,4 @@
-//! A single measurement for people: a bar while it goes on, and what came out.
+//! A single measurement for people: a bar while it goes on, and the result.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -11,13 +11,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::out::{self, Width};
 
-/// An end that looks so much too late has other work.
+/// The lateness in milliseconds from which on an end has other work.
 const LATE_MS: f64 = 200.0;
 
 /// Progress on standard error, if that is a terminal.
 pub struct Bar {
     bar: ProgressBar,
-    /// Time ends it, so that what is left is known.
+    /// It ends by time, so that the rest is known.
     is_timed: bool,
 }
 
@@ -38,7 +38,7 @@ impl Bar {
 
     pub fn show(&self, progress: &Progress) {
         let elapsed_us = progress.elapsed.as_micros() as u64;
-        // Bytes are the length where there is no time; a bar knows only one of them.
+        // Without a time, the bytes are the length; a bar knows only one of them.
         let at = if self.bar.length().is_some_and(|length| length >= elapsed_us) { elapsed_us } else { progress.bytes };
         self.bar.set_position(at);
         let mbit = progress.bytes as f64 * 8.0 / progress.elapsed.as_secs_f64().max(1e-3) / 1e6;
@@ -74,7 +74,7 @@ fn sentences(measurement: &Measurement) -> String {
     text
 }
 
-/// What came out, sentences first.
+/// The result, sentences first.
 pub fn text(measurement: &Measurement, width: Width) -> String {
     let within = width.columns();
     let mut text = width.wrapped(&sentences(measurement)) + "\n\n";

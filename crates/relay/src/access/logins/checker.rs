@@ -1,10 +1,10 @@
 //! Checks passwords one at a time, on a thread of its own that reuses its memory.
 //!
-//! Sites take turns, and within a site its clients' addresses, so that one that guesses delays another by one guess at most.
-//! The queue is bounded, for each address and in all. Whoever stops waiting leaves it at once.
+//! Sites take turns, and within a site its clients' addresses, so that a client that guesses delays another by at most one
+//! guess. The queue is bounded, for each address and in all. A client that stops waiting leaves it at once.
 //!
 //! A site is an IPv4 address, or an IPv6 network of 48 bits: sites are given networks of 48 to 56 bits (RFC 6177), of which
-//! each would fill the queue with one guess from each of its networks of 64 bits. Where a provider gives each customer 64 bits,
+//! each would fill the queue with one guess from each of its networks of 64 bits. If a provider gives each customer 64 bits,
 //! neighbours are a site together; within it each still has turns of its own.
 
 use std::collections::VecDeque;
@@ -195,8 +195,8 @@ impl Queue {
         Ok(self.last)
     }
 
-    /// The job that makes room for one of `site`, by a client that has `own`: the last of the client with most in the site with
-    /// most. `None` if whoever comes would have as many.
+    /// The job that makes room for one of `site`, by a client that has `own`: the last of the client with most in the site
+    /// with most. `None` if the new client would have as many.
     fn last_of_most(&self, site: ClientKey, own: usize) -> Option<(ClientKey, u64)> {
         let count = |clients: &Clients| clients.values().map(VecDeque::len).sum::<usize>();
         let (longest, clients) = self.sites.iter().max_by_key(|(_, clients)| count(clients))?;

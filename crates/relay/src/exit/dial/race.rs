@@ -23,7 +23,7 @@ use crate::exit::spare::Counted;
 /// How long an address has before the next one is tried beside it (RFC 8305 §5, Connection Attempt Delay).
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// How long IPv6 addresses are waited for when IPv4 addresses are there (RFC 8305 §3, Resolution Delay).
+/// The maximum wait for IPv6 addresses once there are IPv4 addresses (RFC 8305 §3, Resolution Delay).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
 /// How many addresses of a name are tried at most, and how many at the same time. Without these bounds the owner of a name
@@ -51,7 +51,7 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
         tokio::select! {
             biased;
             () = &mut deadline => {
-                // Without any address it is the name server that has not answered, unless none was asked, or the policy has
+                // If there was no address at all, the name server has not answered, unless none was asked, or the policy has
                 // refused an address.
                 match race.added == 0 && race.is_open {
                     true if race.refusal.is_some() => {}

@@ -10,17 +10,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ekiden_net::socket::{self, TcpOptions};
 
-/// The most that a thread ever keeps.
+/// The maximum that a thread ever keeps.
 pub const MOST: usize = 32;
 
-/// The most that a thread may keep.
+/// The maximum that a thread may keep now.
 static LIMIT: AtomicUsize = AtomicUsize::new(MOST);
 
 /// What a socket was made as, if it may be used again.
 #[derive(Debug, Clone, Copy)]
 pub struct Made {
-    /// The number of the configuration whose options it has (`generation` of the node), of which so many bits tell any two apart that a
-    /// stream lives to see.
+    /// The low bits of the number of the configuration (`generation` of the node) whose options it has. They are enough to
+    /// distinguish any two configurations during the life of one stream.
     pub generation: u32,
     /// Its family.
     pub is_ipv4: bool,

@@ -23,10 +23,12 @@ const REMEMBERED: u64 = 1024;
 const LONGEST: Duration = Duration::from_secs(86_400);
 const LONGEST_NEGATIVE: Duration = Duration::from_secs(600);
 
-/// A server that did not answer keeps its turn, but for so long the next one is asked after a short time: else each name would wait for it.
+/// `SILENT`: for this time after a server did not answer, its timeout is only `SHORT`, so that not every name waits for it.
+/// It keeps its place in the order.
 const SILENT: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(250);
-/// A server that is given up after so long, because others wait to ask, did not answer.
+/// A look-up may be given up because others wait to ask. If the server has had at least this time, it counts as not
+/// answering.
 const GIVEN_UP: Duration = Duration::from_millis(500);
 
 /// resolv.conf: the name servers, and how short names are completed.
@@ -42,7 +44,7 @@ pub(super) struct Servers {
     no_aaaa: bool,
 }
 
-/// A name server, with what it has said.
+/// A name server, with the state of its answers.
 struct OneServer {
     resolver: Resolver<Zoned>,
     /// When it did not answer in time, if it has not answered since.
@@ -68,7 +70,7 @@ impl Servers {
         let counts = |domain: &&String| conf.search.is_some() || !domain.is_empty();
         let search = written.iter().filter(counts).filter_map(|domain| Name::from_str_relaxed(domain).ok()).collect();
         let zoned = Zoned::new(zones);
-        // Each is a resolver of its own: one of several servers gives all of them the time of one.
+        // Each is a resolver of its own: a resolver with several servers would split the time of one among them.
         let one = |server| {
             let config = ResolverConfig::from_name_servers(vec![server]);
             let resolver =
@@ -207,7 +209,8 @@ impl OneServer {
     }
 }
 
-/// A server's turn. It was silent if the turn ends late without an answer, also where nobody waits for the answer any longer.
+/// A server's turn. If the turn ends late and without an answer, the server was silent, even if nobody waits for the answer
+/// any longer.
 struct Turn<'a> {
     server: &'a OneServer,
     since: Instant,
@@ -229,7 +232,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Of the failures of several servers the one that says most of the name is told.
+/// The rank of a failure. When several servers fail, the client is told the failure that says most about the name.
 fn telling(why: &Unknown) -> u8 {
     match why {
         Unknown::ServerFailed => 3,

@@ -154,7 +154,7 @@ impl Installed {
 impl Drop for Installed {
     fn drop(&mut self) {
         if self.name.is_none() {
-            // Whoever has the name now has the rules.
+            // The process that holds the name now has the rules.
             self.name = hold_name(&self.rules).ok();
         }
         if self.name.is_none() {

@@ -18,10 +18,10 @@ use crate::stream::pump::{Pump, PumpError};
 /// The most bytes read at a time.
 const PIECE: usize = 16 << 10;
 
-/// If this many bytes or more are due, they go through the pump rather than through the buffer.
+/// Bodies of at least this many bytes go through the pump rather than through the buffer.
 const WORTH_PUMPING: u64 = 64 << 10;
 
-/// So many bytes that a node sends behind a response are read and discarded. They are unasked for.
+/// The maximum number of unasked bytes behind a node's response that are read and discarded.
 const UNASKED_MOST: usize = 64 << 10;
 
 /// The reading half: the frame decoder, and bytes that were read but not yet used.
@@ -102,8 +102,8 @@ impl Reader {
         })
     }
 
-    /// Behind a response, while the rest of its request is sent: completes when the node at the other end takes no more of that; it says
-    /// so behind its END.
+    /// Behind a response, while the rest of its request is sent: completes when the node at the other end takes no more of
+    /// the request. The node says so behind its END.
     pub async fn refusal(&mut self, from: &Connection) {
         while self.decoder.is_some() && self.discard() {
             if self.more(from).await.is_err() {

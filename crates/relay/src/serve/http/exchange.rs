@@ -31,7 +31,7 @@ pub struct Exchange<'a> {
 /// How much of a request's body was sent.
 pub enum Sent {
     All,
-    /// Not all after the response was complete: the client said no more, or the node at the other end took no more.
+    /// Only a part after the response was complete: the client sent no more, or the node at the other end took no more.
     Part,
     /// The origin's connection broke meanwhile.
     Broken,
@@ -81,8 +81,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Sends the request's body while the response is received. An origin may answer before it has read the body, and read on:
-    /// the rest is sent too, as long as the client says it and no pause is longer than `limits.response`.
+    /// Sends the request's body while the response is received. An origin may answer before it has read the body, and read
+    /// on: the rest is sent too, as long as the client sends it and no pause is longer than `limits.response`.
     pub async fn both(
         &self,
         sending: impl Future<Output = Result<(), PumpError>>,
@@ -160,7 +160,7 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// What a client is told whose origin's connection broke.
+/// The answer to a client whose origin's connection broke.
 pub fn gone(error: &PumpError) -> Failed {
     Failed::Tell(502, format!("the origin's connection broke: {error}"))
 }

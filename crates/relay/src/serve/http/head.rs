@@ -49,11 +49,11 @@ impl Client<'_> {
     }
 }
 
-/// A head that has so many bytes before it is said in whole is long.
+/// A head is long if this many bytes of it have come and it is not complete.
 const LONG: usize = 1 << 10;
 
 /// Reads a request's head. `None` if the connection ends before the head's first byte. With `is_first`, the client may speak
-/// another protocol. A long head of `client` goes for a newer one where there are too many.
+/// another protocol. If there are too many long heads of `client`, an older one gives way to a newer one.
 async fn request_head(
     reader: &mut Reader,
     from: &Connection,

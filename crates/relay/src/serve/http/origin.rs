@@ -17,7 +17,7 @@ use crate::stream::between_streams::BetweenStreams;
 use crate::stream::duplex::Side;
 use crate::stream::expiry::{self, Expiry};
 
-/// A directly connected origin whose requests are over is left to the kernel once it has taken nothing for so long.
+/// A directly connected origin whose requests are over is left to the kernel when it has taken nothing for this time.
 const LATE_HOST: Duration = Duration::from_secs(60);
 
 /// A connection to an origin that may serve another request.
@@ -37,8 +37,8 @@ impl Origin {
     }
 }
 
-/// Gives up an origin between two requests. It may not have taken all of the requests that it has answered, and may have sent what
-/// nobody asked for; the rest of the requests is delivered all the same. Draining waits for that.
+/// Gives up an origin between two requests. It may not have taken all of the requests that it has answered, and may have
+/// sent unasked data; the rest of the requests is delivered nevertheless. Draining waits for that.
 pub fn finish(node: &Arc<Node>, origin: Option<Origin>) {
     let Some(Origin { upstream, reader, .. }) = origin else { return };
     match upstream.side.is_node() {
@@ -47,7 +47,7 @@ pub fn finish(node: &Arc<Node>, origin: Option<Origin>) {
     }
 }
 
-/// To a node END is sent, and the connection serves the next stream once that node has delivered all.
+/// A node gets END, and the connection serves the next stream once the node has delivered all.
 fn finish_leg(node: &Arc<Node>, upstream: Upstream, mut reader: Reader) {
     let (busy, node) = (node.begin(), node.clone());
     tokio::spawn(async move {
@@ -78,8 +78,8 @@ fn finish_leg(node: &Arc<Node>, upstream: Upstream, mut reader: Reader) {
     });
 }
 
-/// The kernel delivers the rest to a host. But closed with something unread, or before something comes that nobody asked for, it
-/// would reset the connection.
+/// The kernel delivers the rest to a host. But if the socket is closed with unread data, or data that nobody asked for comes
+/// later, the kernel resets the connection.
 fn finish_host(node: &Arc<Node>, side: Side) {
     let side = match side.has_unread() {
         true => side,

@@ -18,7 +18,7 @@ use crate::exit::names::tests::{Says, Server};
 use crate::exit::policy::{ChosenBy, OwnAddresses};
 use crate::exit::spare::Spare;
 
-/// Only a hang takes so long.
+/// Only a hang exceeds this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
@@ -267,7 +267,7 @@ fn leave_for_either_name_is_leave_for_its_addresses() {
     }
 }
 
-/// Connects to the listener by `name` beside so many clients that ask for names about which the server says nothing, with
+/// Connects to the listener by `name` beside `clients` clients that ask for names about which the server says nothing, with
 /// descriptors for two look-ups at a time.
 fn beside_slow_names(name: &str, clients: usize) -> Duration {
     let (listener, _) = beside(V4, &[]);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cargo_metadata::{Dependency, DependencyKind, Metadata, MetadataCommand, Package};
 
 /// Which crates of ours a crate's tests use beyond those that it knows: `(crate, used)`.
-const FOR_TESTS: &[(&str, &str)] = &[("model", "record"), ("model", "sim")];
+const FOR_TESTS: &[(&str, &str)] = &[("model", "record"), ("model", "sim"), ("stream", "net"), ("stream", "units")];
 
 /// The only places below `crates/` where `unsafe` may stand.
 const UNSAFE: &[&str] = &["net", "bpf", "window-balance/src/native.rs", "congestion/src/native.rs"];

@@ -1,0 +1,3 @@
+//! Tests of crate `ekiden_stream`.
+
+mod kernel;

@@ -298,8 +298,8 @@ fn poll<W: Wire>(
     if let Poll::Ready(error) = b.breaks(cx, Pumps { from: backward, to: forward }, a.stream) {
         return broken(error, true);
     }
-    if let Poll::Ready(error) = a.tell_refusal(cx, forward, b) {
+    if let Poll::Ready(error) = a.tell_refusal(cx, Pumps { from: forward, to: backward }, b) {
         return broken(error, false);
     }
-    b.tell_refusal(cx, backward, a).map(|error| Err(Broken { error, is_beyond: true }))
+    b.tell_refusal(cx, Pumps { from: backward, to: forward }, a).map(|error| Err(Broken { error, is_beyond: true }))
 }

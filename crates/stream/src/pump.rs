@@ -186,9 +186,16 @@ impl<W: Wire> Pump<W> {
         matches!(self.source, Source::Frames(decoder, _) if decoder.header_missing() < HEADER_BYTES)
     }
 
-    /// Whether it reads no more, because it has discarded so much.
+    /// Whether it reads no more for now, because it has discarded so much.
     pub fn has_discarded_enough(&self) -> bool {
         self.phase == Phase::Moving && self.refused.is_some_and(|bytes| bytes.get() > W::SIZES.discarded_most)
+    }
+
+    /// As much may be discarded once more.
+    pub fn discard_more(&mut self) {
+        if let Some(bytes) = &mut self.refused {
+            *bytes = NonZeroU32::MIN;
+        }
     }
 
     fn discard(&mut self) {

@@ -5,17 +5,22 @@
 //! the end, as its own kernel would have done. What it is sent from then on is refused, and whoever sends it hears so behind the
 //! end (docs/design/protocol.md §6).
 
+use std::future::pending;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use ekiden_transport::wire::Wire;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::alarm::{Alarm, Change};
 use crate::between_streams::{POLL_LEAST, POLL_MOST};
 use crate::framing::{Framing, ResetCode};
 use crate::pump::{Pump, PumpError};
+
+/// So long nothing of what is refused is read, when enough of it was discarded.
+const DISCARD_PAUSE: Duration = Duration::from_secs(60);
 
 /// A side while its stream runs.
 pub struct Running<'a, W: Wire> {
@@ -28,14 +33,14 @@ pub struct Running<'a, W: Wire> {
     /// Why it takes nothing any more, although it has said its end. What it has said is still passed on.
     refusal: Option<PumpError>,
     has_passed_on: bool,
-    /// Completes when the kernel of this side has acknowledged all that it was sent.
-    acknowledged: Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
+    /// While the other side refuses what this one sends: see [`waits`].
+    waits: Option<Pin<Box<dyn Future<Output = bool> + Send + 'a>>>,
 }
 
 impl<'a, W: Wire> Running<'a, W> {
     pub fn new(stream: &'a W, framing: Framing) -> Self {
         let (alarm, has_ended, refusal, has_passed_on) = (Alarm::default(), None, None, false);
-        Self { stream, framing, alarm, has_ended, refusal, has_passed_on, acknowledged: None }
+        Self { stream, framing, alarm, has_ended, refusal, has_passed_on, waits: None }
     }
 
     /// Moves what goes from this side to `receiver`.
@@ -119,24 +124,33 @@ impl<'a, W: Wire> Running<'a, W> {
     pub fn tell_refusal(
         &mut self,
         cx: &mut Context<'_>,
-        from: &mut Pump<W>,
+        pumps: Pumps<'_, W>,
         receiver: &mut Running<'_, W>,
     ) -> Poll<PumpError> {
-        if self.refusal.is_none() || !from.is_done() {
+        let Pumps { from, to } = pumps;
+        if self.refusal.is_none() {
             return Poll::Pending;
         }
-        if receiver.framing == Framing::Leg {
-            if !self.has_passed_on {
-                self.has_passed_on = true;
+        if from.is_done() && !std::mem::replace(&mut self.has_passed_on, true) {
+            receiver.waits = None;
+            if receiver.framing == Framing::Leg {
                 from.say_refusal(ResetCode::Broken);
                 cx.waker().wake_by_ref();
             }
+        }
+        let awaits_ack = self.has_passed_on && receiver.framing == Framing::Raw;
+        if !awaits_ack && !to.has_discarded_enough() {
             return Poll::Pending;
         }
         let stream = receiver.stream;
-        let acknowledged = receiver.acknowledged.get_or_insert_with(|| Box::pin(acknowledged(stream)));
-        ready!(acknowledged.as_mut().poll(cx));
-        self.refusal.take().map_or(Poll::Pending, Poll::Ready)
+        let waits = receiver.waits.get_or_insert_with(|| Box::pin(waits(stream, awaits_ack)));
+        if ready!(waits.as_mut().poll(cx)) {
+            return self.refusal.take().map_or(Poll::Pending, Poll::Ready);
+        }
+        receiver.waits = None;
+        to.discard_more();
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
@@ -144,6 +158,19 @@ impl<'a, W: Wire> Running<'a, W> {
 pub struct Pumps<'a, W: Wire> {
     pub from: &'a mut Pump<W>,
     pub to: &'a mut Pump<W>,
+}
+
+/// A side whose sending is refused: completes with true when its kernel has acknowledged all, if it `awaits_ack`; with false when more of
+/// what it sends is to be discarded. The refusal may come to nothing before: a host may read only after it has written, and a node that
+/// refuses the other direction waits in the same way.
+async fn waits(stream: &impl Wire, awaits_ack: bool) -> bool {
+    let acknowledged = async {
+        match awaits_ack {
+            true => acknowledged(stream).await,
+            false => pending().await,
+        }
+    };
+    timeout(DISCARD_PAUSE, acknowledged).await.is_ok()
 }
 
 /// Completes when the other kernel has acknowledged all, or the connection has broken.

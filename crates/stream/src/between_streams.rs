@@ -33,7 +33,7 @@ impl<W: Wire> BetweenStreams<W> {
     }
 
     /// Waits until the kernel has sent all that was said, or the connection broke. The kernel gives up a closed connection
-    /// whose receiver has no room (see [`socket::pause_longest`]), but not one that a process has.
+    /// whose receiver has no room (see [`Wire::leave_to_kernel`]), but not one that a process has.
     pub async fn sent(&self) {
         let sent = async {
             let mut pause = POLL_LEAST;

@@ -261,3 +261,24 @@ fn a_host_that_has_not_read_for_long_is_waited_for_no_longer() {
     let reads = reset_after(&reads);
     assert!((1900..3600).contains(&reads), "{reads} ms");
 }
+
+/// RESET, and the FIN behind it, are behind what the node does not read: it sees the FIN alone.
+#[test]
+fn a_reset_passes_a_node_that_reads_nothing_because_its_host_does_not() {
+    let resets = Script { writes: vec![(0, 600), (10_000, 1)], finish: Finish::Resets, reads: (100, 0), stalls: None };
+    let stands = Script { writes: Vec::new(), finish: Finish::Waits, reads: (100, 0), stalls: Some((0, 1_000_000)) };
+    let small = Line { send_most: [50; 2], receive_most: [50; 2], segment: 20, ..Line::default() };
+    let plan = Plan {
+        nodes: 2,
+        lines: vec![Line::default(), Line { receive_most: [4000; 2], ..Line::default() }, small],
+        hosts: [resets, stands],
+        first: 0,
+        faults: Vec::new(),
+        limits: Limits::default(),
+        has_place: true,
+        tuning: Tuning::default(),
+    };
+    let ran = in_virtual_time(run(1, plan, false)).unwrap_or_else(|error| panic!("{error}"));
+    let passed_on = ran.world.ends[5].broke_ms.checked_sub(ran.hosts[0].has_reset_at.expect("it resets"));
+    assert!(passed_on.is_some_and(|ms| ms < 10_000), "{passed_on:?} ms");
+}

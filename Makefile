@@ -137,9 +137,11 @@ soak:
 	cargo build --release --package ekiden
 	bench/load/soak/run
 
-# Mutated input for every parser of bytes from the network, ten minutes each: eighty minutes on two processors. `fuzz/run SECONDS` for less.
+# Ten million schedules of faults for streams that no run before had, half an hour; then mutated input for every parser of bytes from the
+# network, ten minutes each: eighty minutes on two processors. `fuzz/run SECONDS` for the parsers alone, and less.
 fuzz:
 	@scripts/setup build fuzz
+	EKIDEN_FIRST=$$(date +%s%N) EKIDEN_SCHEDULES=10000000 cargo test --package ekiden-stream --test tests faults::no -- --nocapture
 	fuzz/run
 
 # The program, as it is measured and shown.

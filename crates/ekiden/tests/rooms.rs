@@ -15,6 +15,8 @@ const FOR_TESTS: &[(&str, &str)] = &[
     ("diagnosis", "tcp"),
     ("model", "record"),
     ("model", "sim"),
+    ("stream", "net"),
+    ("stream", "units"),
 ];
 
 /// The only places below `crates/` where `unsafe` may stand.

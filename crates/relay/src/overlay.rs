@@ -39,7 +39,7 @@ use tokio::sync::Notify;
 use crate::config::Config;
 use crate::config::overlay::Overlay as Settings;
 use crate::config::route::Auto;
-pub use arrivals::{Arrival, Came, Progress};
+pub use arrivals::{Arrival, Came};
 use asking::Asking;
 pub use entries::Doubts;
 use entries::Entries;

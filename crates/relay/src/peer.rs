@@ -19,8 +19,7 @@ use crate::config::{Config, Peer};
 use crate::exit::names::Resolver;
 use crate::exit::spare::Spare;
 use crate::shared::Node;
-use crate::stream::between_streams::BetweenStreams;
-use crate::stream::framing::Framing;
+use crate::stream::{BetweenStreams, Framing};
 
 use self::dial::{dial_limits, dial_peer, first_window};
 use self::early::{consume, put_payload, said};
@@ -191,7 +190,7 @@ pub async fn connect_with(
     let said = match timeout(time, something_said(&stream)).await {
         Err(_) => return Ok(stream.into_inner()),
         Ok(Err(error)) => Err(error),
-        Ok(Ok(())) => timeout(config.limits.handshake, read_frame(&stream)).await.map_err(|_| no_answer(name))?,
+        Ok(Ok(())) => timeout(config.limits.handshake, read_frame(&*stream)).await.map_err(|_| no_answer(name))?,
     };
     let error = match said {
         Ok((FrameKind::Failed, body)) => invalid(decode_failed(&body).map_or_else(|e| e.to_string(), |said| said.text)),
@@ -208,18 +207,6 @@ async fn something_said(stream: &Connection) -> io::Result<()> {
         match stream.try_peek(&mut [0]) {
             Err(error) if is_transient(&error) => {}
             other => return other.map(|_| ()),
-        }
-    }
-}
-
-/// Waits for the acceptor's DELIVERED, after this side has sent END. `has_ended`: the acceptor's END has been received
-/// already.
-pub async fn delivered(stream: &Connection, mut has_ended: bool) -> io::Result<()> {
-    loop {
-        match read_frame(stream).await? {
-            (FrameKind::Delivered, _) => return Ok(()),
-            (FrameKind::End, _) if !has_ended => has_ended = true,
-            (other, _) => return Err(invalid(format_args!("{other:?} where DELIVERED was due"))),
         }
     }
 }

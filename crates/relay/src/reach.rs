@@ -1,19 +1,19 @@
 //! Reaches a destination: over the chain of nodes that the routes choose, or directly.
 //!
-//! `class_of` says which service class a stream has. `Upstream::finish` says when a stream has been delivered.
+//! `class_of` says which service class a stream has. `Free` says what becomes of a connection whose stream is over.
 
 mod auto;
 mod exits;
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::leg::{ID_BYTES, Open};
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
+use ekiden_stream::closing::Afterwards;
 use ekiden_tcp_info::TcpInfo;
-use ekiden_transport::budget;
+use ekiden_transport::{Connection, budget};
 
 use crate::config::classes::BULK;
 use crate::config::route::Way;
@@ -21,12 +21,10 @@ use crate::config::{Config, Peer};
 use crate::exit::dial::used::{self, Made};
 use crate::exit::policy::{ChosenBy, Policy, Refusal};
 use crate::overlay::{Arrival, OnLeg, StreamId, Taken};
-use crate::peer::{Early, delivered, open};
+use crate::peer::{Early, open};
 use crate::shared::Node;
 use crate::shared::turns::Turn;
-use crate::stream::between_streams::BetweenStreams;
-use crate::stream::duplex::Side;
-use crate::stream::expiry::{self, Expiry};
+use crate::stream::Side;
 
 /// An open connection towards the destination.
 pub struct Upstream {
@@ -58,42 +56,10 @@ impl From<Side> for Upstream {
 }
 
 impl Upstream {
-    /// For a stream whose directions have both ended. Gives the connection up if nothing is left to be delivered;
-    /// `is_delivered` says that the node has said DELIVERED. Otherwise [`Upstream::finish`] must follow.
-    pub fn finish_now(self, node: &Node, is_delivered: bool) -> Result<(), Box<Self>> {
-        match self.side.is_node() {
-            true if is_delivered => self.rest(node),
-            true => return Err(Box::new(self)),
-            false => {
-                let Self { side, peer, bound, taken, id, took_early, class, turn, made } = self;
-                let Some(side) = use_again(node, side, made) else { return Ok(()) };
-                let rest = |side| Box::new(Self { side, peer, bound, taken, id, took_early, class, turn, made });
-                return side.end_if_sent().map_err(rest);
-            }
-        }
-        Ok(())
-    }
-
-    /// For a stream whose directions have both ended, but not all of which has been delivered. Waits until it has been, and
-    /// then gives the connection up.
-    ///
-    /// # Errors
-    /// The connection to a node broke, the node broke the protocol, or the limits have passed. Only the node before this one
-    /// can still be told.
-    pub async fn finish(self, node: &Node, expiry: &mut Option<Box<Expiry>>) -> io::Result<()> {
-        if !self.side.is_node() {
-            self.side.deliver(expiry).await;
-            return Ok(());
-        }
-        let Self { side, peer, .. } = self;
-        let stream = BetweenStreams::new(side.stream);
-        tokio::select! {
-            biased;
-            said = delivered(&stream, true) => said?,
-            () = expiry::passed(expiry, stream.socket()) => return Err(io::ErrorKind::TimedOut.into()),
-        }
-        Self { peer, ..Side::node(stream.into_inner()).into() }.rest(node);
-        Ok(())
+    /// The connection, and what becomes of it afterwards.
+    pub fn apart(self, node: &Arc<Node>) -> (Side, Free) {
+        let Self { side, peer, made, .. } = self;
+        (side, Free { node: node.clone(), peer, made })
     }
 
     /// Waits for the turn of a stream that gave its turn up.
@@ -117,13 +83,29 @@ impl Upstream {
     pub fn arrival<'a>(&self, node: &'a Node, is_whole: bool) -> Option<Arrival<'a>> {
         Some(node.overlay.enter(self.taken.clone()?, self.id?, is_whole))
     }
+}
 
-    /// Gives a node's connection back to the pool.
-    pub fn rest(self, node: &Node) {
+/// What becomes of the connection of an upstream when its stream is over.
+pub struct Free {
+    pub node: Arc<Node>,
+    pub peer: Option<Arc<(String, Peer)>>,
+    pub made: Option<Made>,
+}
+
+impl Afterwards<Connection> for Free {
+    fn is_refused(&mut self) {
+        (self.peer, self.made) = (None, None);
+    }
+
+    fn use_again(&mut self, side: Side) -> Option<Side> {
+        use_again(&self.node, side, self.made.take())
+    }
+
+    fn rest(self, connection: Connection) {
         match self.peer.as_deref() {
-            Some((name, peer)) => node.pool.put(name, peer, self.side.stream),
+            Some((name, peer)) => self.node.pool.put(name, peer, connection),
             // The configuration had changed by the time the stream was open.
-            None => self.side.end_cleanly(),
+            None => connection.end_cleanly(),
         }
     }
 }
@@ -136,7 +118,7 @@ fn use_again(node: &Node, side: Side, made: Option<Made>) -> Option<Side> {
     let Some(made) = made.filter(|made| made.generation == node.generation() as u32 && used::has_room()) else {
         return Some(side);
     };
-    // The kernel goes on counting for how long a socket was busy, by which a receiver's pace is judged (`stream/last_words.rs`).
+    // The kernel goes on counting for how long a socket was busy, by which a receiver's pace is judged (`last_words.rs` of crate `stream`).
     let is_fit = |info: TcpInfo| info.is_over && info.busy_us < BUSY_MOST_US;
     if !tcp_info(side.stream.socket()).is_ok_and(is_fit) {
         return Some(side);

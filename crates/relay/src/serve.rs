@@ -1,7 +1,7 @@
 //! Serving one accepted connection, by the kind of its listener.
 //!
 //! What a connection needs only until its stream runs is in a box, which is freed when the stream begins. An idle stream costs
-//! two sockets and two [`crate::stream::pump::Pump`]s.
+//! two sockets and two [`crate::stream::Pump`]s.
 
 mod caller;
 mod departure;
@@ -15,24 +15,24 @@ mod timeouts;
 mod transparent;
 
 use std::net::{SocketAddr, TcpStream as StdStream};
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use ekiden_stream::closing::{self, LeftBehind};
 use ekiden_transport::Connection;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::access::quota::{ClientKey, QuotaGuard};
-use crate::config::{Config, Listener, ListenerKind, Peer};
-use crate::exit::dial::used::Made;
+use crate::config::{Config, Listener, ListenerKind};
 use crate::overlay::Sides;
-use crate::reach::Upstream;
-use crate::serve::timeouts::LINGER;
+use crate::reach::{Free, Upstream};
+use crate::shared::late::Place;
 use crate::shared::{Current, InFlightGuard, Node, Permit};
-use crate::stream::duplex::{Duplex, Finished, Side};
-use crate::stream::expiry::{Expiry, InTheWay};
+use crate::stream::{Duplex, Expiry, Observed, Side};
 use failed::Asked;
+
+/// A stream's connections when it has ended.
+type Late = closing::Late<Connection, Free>;
 
 /// A stream ready to run.
 struct Stream {
@@ -142,8 +142,8 @@ impl Stream {
         let duplex = Duplex::new(client, side, &first);
         let mut expiry = Expiry::new(&node.config().limits);
         drop(first);
-        let late = match duplex.run(&mut expiry, &node.overlay, legs).await {
-            Ok(finished) => Late::of(finished, peer, made, node),
+        let late = match duplex.run(&mut expiry, Observed::new(&node.overlay, legs)).await {
+            Ok(finished) => Late::of(finished, Free { node: node.clone(), peer, made }),
             Err(broken) => {
                 asked.log_broken(node, peer.as_deref(), &broken);
                 None
@@ -152,7 +152,10 @@ impl Stream {
         // The leg is free for others: what is left is on its way.
         drop(turn);
         // Boxed before it is waited for: a running stream keeps no room for it.
-        let delivering = late.map(|late| Box::pin(late.deliver(node, asked.from.ip().into(), expiry, busy)));
+        let delivering = late.map(|late| {
+            let places = Places { node: node.clone(), from: asked.from.ip().into(), busy };
+            Box::pin(late.deliver((&node.config().limits).into(), expiry, places))
+        });
         if let Some(delivering) = delivering {
             delivering.await;
         }
@@ -160,75 +163,25 @@ impl Stream {
     }
 }
 
-/// The connections of a stream that has ended in both directions. Boxed: a running stream should not reserve room for it.
-struct Late {
-    client: Option<Side>,
-    upstream: Option<Box<Upstream>>,
+/// Places for what is left of a client's streams.
+struct Places {
+    node: Arc<Node>,
+    from: ClientKey,
+    /// Keeps a stopping node running.
+    busy: InFlightGuard,
 }
 
-impl Late {
-    /// Closes the connections that have nothing left to deliver. `None` if neither has.
-    fn of(finished: Finished, peer: Option<Arc<(String, Peer)>>, made: Option<Made>, node: &Node) -> Option<Box<Self>> {
-        let Finished { a: client, b: side, is_delivered, is_refused, has_refused, .. } = finished;
-        let client = client.end_if_sent().err();
-        if is_refused && side.is_node() {
-            // It has said all it had to say. What waits for it would never be taken.
-            drop(side);
-            return client.map(|client| Box::new(Self { client: Some(client), upstream: None }));
-        }
-        // A connection on which a refusal was said carries no other stream.
-        let peer = peer.filter(|_| !has_refused);
-        let made = made.filter(|_| !is_refused && !has_refused);
-        let upstream = Upstream { peer, made, ..side.into() }.finish_now(node, is_delivered).err();
-        (client.is_some() || upstream.is_some()).then(|| Box::new(Self { client, upstream }))
+impl LeftBehind for Places {
+    type Place = Place;
+
+    fn place(&self, is_node: bool) -> Option<Place> {
+        self.node.late.take(self.from, is_node)
     }
 
-    /// Keeps the connections until all data has been delivered; the other side's without the client, once that has taken all.
-    async fn deliver(
-        self: Box<Self>,
-        node: &Arc<Node>,
-        from: ClientKey,
-        expiry: Option<Box<Expiry>>,
-        busy: InFlightGuard,
-    ) {
-        let Self { client, upstream } = *self;
-        // Both receive the end before either is waited for.
-        if let Some(client) = &client {
-            client.say_end();
-        }
-        let mut of_client = Expiry::new(&node.config().limits);
-        let mut client = pin!(async {
-            if let Some(client) = client {
-                client.deliver(&mut of_client).await;
-            }
-        });
-        let Some(upstream) = upstream else { return client.await };
-        // At a transparent address only this process can deliver.
-        let (is_node, may_be_left) = (upstream.side.is_node(), !upstream.side.has_transparent_address);
-        let (at, in_the_way) = (node.clone(), InTheWay::default());
-        let mut expiry = if may_be_left { Some(Expiry::late(expiry, in_the_way.clone())) } else { expiry };
-        let mut finishing = Box::pin(async move {
-            if let Err(error) = upstream.finish(&at, &mut expiry).await {
-                tracing::debug!("a stream was not delivered: {error}");
-            }
-        });
-        tokio::select! {
-            () = &mut finishing => return client.await,
-            () = &mut client => {}
-        }
-        if !may_be_left {
-            return finishing.await;
-        }
-        if timeout(LINGER, &mut finishing).await.is_ok() {
-            return;
-        }
-        // The client has its end, and may have gone: from here on its limits do not count the rest, unless it leaves too much behind.
-        let Some(place) = node.late.take(from, is_node) else {
-            in_the_way.store(true, Ordering::Relaxed);
-            return finishing.await;
-        };
+    fn go_on(self, place: Place, rest: impl Future<Output = ()> + Send + 'static) {
+        let busy = self.busy;
         tokio::spawn(async move {
-            finishing.await;
+            rest.await;
             drop((busy, place));
         });
     }

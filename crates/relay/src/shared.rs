@@ -2,7 +2,7 @@
 //!
 //! `Node::is_full` decides when a node accepts no more, and `Node::most_strangers` how many connections may not have proven a key.
 
-mod late;
+pub mod late;
 mod permit;
 mod told;
 pub mod turns;

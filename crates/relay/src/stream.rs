@@ -1,12 +1,19 @@
-//! The data path: both directions of a stream between two connections, until both have ended.
+//! The data path, crate `ekiden_stream`, on this node's connections.
 
-pub mod alarm;
-pub mod between_streams;
-pub mod duplex;
-pub mod expiry;
-pub mod framing;
-pub mod last_words;
-pub mod output;
-pub mod pump;
-pub mod running;
-pub mod source;
+mod observed;
+
+use ekiden_stream::{between_streams, duplex, output, pump};
+use ekiden_transport::Connection;
+
+pub use ekiden_stream::closing;
+pub use ekiden_stream::duplex::Broken;
+pub use ekiden_stream::expiry::{self, Expiry};
+pub use ekiden_stream::framing::Framing;
+pub use ekiden_stream::pump::PumpError;
+pub use observed::Observed;
+
+pub type BetweenStreams = between_streams::BetweenStreams<Connection>;
+pub type Duplex = duplex::Duplex<Connection>;
+pub type Output<'a> = output::Output<'a, Connection>;
+pub type Pump = pump::Pump<Connection>;
+pub type Side = duplex::Side<Connection>;

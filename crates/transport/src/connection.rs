@@ -17,7 +17,9 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::session::Session;
+use crate::wire::{self, is_transient};
 
+mod on_wire;
 mod pieces;
 
 /// A connection to a host or a node. It resets when dropped, unless [`Connection::end_cleanly`] was called.
@@ -108,30 +110,17 @@ impl Connection {
     /// Receives as soon as there is something. 0 is the end of the connection. With TLS it is an error if the connection ended
     /// without close_notify.
     pub fn poll_receive(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.poll_read_ready(cx))?;
-            match self.try_receive(buffer) {
-                Err(error) if is_transient(&error) => {}
-                other => return Poll::Ready(other),
-            }
-        }
+        wire::poll_receive(self, cx, buffer)
     }
 
     /// As [`Connection::poll_receive`]. The future may be dropped without losing data.
     pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        poll_fn(|cx| self.poll_receive(cx, buffer)).await
+        wire::receive(self, buffer).await
     }
 
     /// Fills the buffer.
     pub async fn receive_exact(&self, buffer: &mut [u8]) -> io::Result<()> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.receive(&mut buffer[filled..]).await? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                n => filled += n,
-            }
-        }
-        Ok(())
+        wire::receive_exact(self, buffer).await
     }
 
     /// Receives what is there, if the event loop knows the socket to be readable.
@@ -194,21 +183,13 @@ impl Connection {
     }
 
     /// Sends all of `bytes`.
-    pub async fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            poll_fn(|cx| self.poll_write_ready(cx)).await?;
-            match self.try_send(bytes, false) {
-                Ok(n) => bytes = &bytes[n..],
-                Err(error) if is_transient(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        poll_fn(|cx| self.poll_flush(cx)).await
+    pub async fn send_all(&self, bytes: &[u8]) -> io::Result<()> {
+        wire::send_all(self, bytes).await
     }
 
     /// Sends a last few bytes, if the socket takes them at once.
     pub fn send_last(&self, bytes: &[u8]) -> bool {
-        matches!(self.try_send(bytes, false), Ok(n) if n == bytes.len()) && !self.has_pending()
+        wire::send_last(self, bytes)
     }
 
     /// When the connection is closed from now on, the kernel delivers what was sent, then the end of the connection. If it
@@ -335,11 +316,6 @@ impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("TLS")
     }
-}
-
-/// Whether the operation is to be tried again when the socket is ready.
-pub fn is_transient(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 fn end_cleanly(socket: &impl AsFd, tls: Option<&Tls>) {

@@ -5,16 +5,16 @@ use std::io;
 
 use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_FILL, MAX_UNPROVEN, ProtocolError};
 
-use crate::connection::Connection;
+use crate::wire::{self, Wire};
 
 /// Reads one control frame, and not a byte more.
 ///
 /// # Errors
 /// [`io::ErrorKind::UnexpectedEof`]: the connection ended. [`io::ErrorKind::InvalidData`]: the bytes are no control frame, see
 /// [`protocol_error`].
-pub async fn read_frame(stream: &Connection) -> io::Result<(FrameKind, Vec<u8>)> {
+pub async fn read_frame(stream: &impl Wire) -> io::Result<(FrameKind, Vec<u8>)> {
     let mut header = [0; HEADER_BYTES];
-    match stream.receive(&mut header).await? {
+    match wire::receive(stream, &mut header).await? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         _ if Header::is_tls(header[0]) => Err(broken(ProtocolError::Tls)),
         n => read_rest(stream, header, n).await,
@@ -26,19 +26,19 @@ pub async fn read_frame(stream: &Connection) -> io::Result<(FrameKind, Vec<u8>)>
 ///
 /// # Errors
 /// As [`read_frame`].
-pub async fn read_unproven(stream: &Connection, kind: FrameKind) -> io::Result<Vec<u8>> {
+pub async fn read_unproven(stream: &impl Wire, kind: FrameKind) -> io::Result<Vec<u8>> {
     let mut bytes = [0; HEADER_BYTES];
-    match stream.receive(&mut bytes).await? {
+    match wire::receive(stream, &mut bytes).await? {
         0 => return Err(io::ErrorKind::UnexpectedEof.into()),
         _ if Header::is_tls(bytes[0]) => return Err(broken(ProtocolError::Tls)),
-        n => stream.receive_exact(&mut bytes[n..]).await?,
+        n => wire::receive_exact(stream, &mut bytes[n..]).await?,
     }
     let header = Header::decode(bytes).map_err(broken)?;
     if header.kind != kind || header.length > MAX_UNPROVEN {
         return Err(invalid(format_args!("{:?} of {} bytes where {kind:?} was due", header.kind, header.length)));
     }
     let mut body = vec![0; header.length as usize];
-    stream.receive_exact(&mut body).await?;
+    wire::receive_exact(stream, &mut body).await?;
     Ok(body)
 }
 
@@ -47,11 +47,11 @@ pub async fn read_unproven(stream: &Connection, kind: FrameKind) -> io::Result<V
 /// # Errors
 /// As [`read_frame`].
 pub async fn read_rest(
-    stream: &Connection,
+    stream: &impl Wire,
     mut header: [u8; HEADER_BYTES],
     n: usize,
 ) -> io::Result<(FrameKind, Vec<u8>)> {
-    stream.receive_exact(&mut header[n..]).await?;
+    wire::receive_exact(stream, &mut header[n..]).await?;
     let header = Header::decode(header).map_err(broken)?;
     if matches!(header.kind, FrameKind::Data | FrameKind::Told) {
         return Err(invalid(format_args!("{:?} where a control frame was due", header.kind)));
@@ -62,7 +62,7 @@ pub async fn read_rest(
     } else if header.length > 0 {
         debug_assert!(header.length <= if header.kind == FrameKind::Fill { MAX_FILL } else { MAX_CONTROL });
         body.resize(header.length as usize, 0);
-        stream.receive_exact(&mut body).await?;
+        wire::receive_exact(stream, &mut body).await?;
     }
     Ok((header.kind, body))
 }
@@ -71,13 +71,13 @@ pub async fn read_rest(
 ///
 /// # Errors
 /// As [`read_frame`].
-pub async fn read_told(stream: &Connection) -> io::Result<Vec<u8>> {
+pub async fn read_told(stream: &impl Wire) -> io::Result<Vec<u8>> {
     let mut header = [0; HEADER_BYTES];
-    stream.receive_exact(&mut header).await?;
+    wire::receive_exact(stream, &mut header).await?;
     match Header::decode(header).map_err(broken)? {
         Header { kind: FrameKind::Told, length } => {
             let mut body = vec![0; length as usize];
-            stream.receive_exact(&mut body).await?;
+            wire::receive_exact(stream, &mut body).await?;
             Ok(body)
         }
         other => Err(invalid(format_args!("{:?} instead of TOLD", other.kind))),
@@ -88,8 +88,8 @@ pub async fn read_told(stream: &Connection) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// The connection's.
-pub async fn send(stream: &Connection, kind: FrameKind) -> io::Result<()> {
-    stream.send_all(&Header { kind, length: 0 }.encode()).await
+pub async fn send(stream: &impl Wire, kind: FrameKind) -> io::Result<()> {
+    wire::send_all(stream, &Header { kind, length: 0 }.encode()).await
 }
 
 /// How a frame's header broke the protocol. `None` if `error` is another error.

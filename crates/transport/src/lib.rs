@@ -15,8 +15,9 @@ pub mod segments;
 mod session;
 mod strangers;
 mod tls;
+pub mod wire;
 
-pub use connection::{Connection, Resting, is_transient};
+pub use connection::{Connection, Resting};
 pub use eviction::{Bounds, Evictable, EvictionTable};
 pub use first_of::take_first_of;
 pub use handshake::{Admission, Refused, UNPROVEN_BYTES, accept, dial};
@@ -24,3 +25,4 @@ pub use security::{Credential, Security, SharedKey};
 pub use session::{OwnKeyRefusedError, is_own_key_refused};
 pub use strangers::{Stranger, Strangers};
 pub use tls::{PeerKeyError, Prepared};
+pub use wire::is_transient;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ekiden_overlay::delivery::Ended;
 use ekiden_overlay::judged::Taken;
 use ekiden_overlay::receipt::{End, StreamId};
+use ekiden_stream::observer::Progress;
 use ekiden_units::Time;
 
 use super::Overlay;
@@ -23,24 +24,6 @@ pub struct Moved {
     pub is_full: AtomicBool,
     /// When something last moved, in nanoseconds since the node began.
     pub at: AtomicU64,
-}
-
-/// A direction of a stream.
-#[derive(Debug, Clone, Copy)]
-pub struct Progress {
-    /// Bytes that were read.
-    pub bytes: u64,
-    /// Whether their end was.
-    pub has_ended: bool,
-    /// Whether something of them waits until it is taken.
-    pub waits: bool,
-}
-
-impl Progress {
-    /// What was read; the end counts as one byte.
-    fn read(self) -> u64 {
-        self.bytes + u64::from(self.has_ended)
-    }
 }
 
 /// To be told of the first byte that comes back of a stream.

@@ -5,7 +5,7 @@ use std::io;
 use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header};
 use ekiden_transport::Connection;
 
-use crate::stream::framing::Framing;
+use crate::stream::Framing;
 
 /// Early payload: it may be sent behind OPEN, before the answer. It stays in its buffer until the stream is open, so that
 /// it can be sent again on another connection.

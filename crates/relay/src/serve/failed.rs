@@ -10,8 +10,7 @@ use super::departure::has_left;
 use crate::access::quota::ClientKey;
 use crate::config::Peer;
 use crate::shared::{Node, word};
-use crate::stream::duplex::Broken;
-use crate::stream::pump::PumpError;
+use crate::stream::{Broken, PumpError};
 
 /// Whose stream it is.
 #[derive(Debug)]

@@ -35,11 +35,7 @@ use crate::reach::{self, Destination, Upstream, is_allowed, reach};
 use crate::serve::http::body::Reader;
 use crate::shared::Current;
 use crate::shared::Node;
-use crate::stream::duplex::{Broken, Side};
-use crate::stream::expiry::Expiry;
-use crate::stream::framing::Framing;
-use crate::stream::output::Output;
-use crate::stream::pump::PumpError;
+use crate::stream::{Broken, Expiry, Framing, Output, PumpError, Side};
 
 /// The largest head that is sent along with OPEN: any receive buffer takes it.
 const EARLY_HEAD: usize = 2048;

@@ -1,6 +1,5 @@
 //! A connection from another node: first authentication, then one stream after another.
 
-use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -14,10 +13,9 @@ use ekiden_relay_proto::leg::{
 };
 use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::budget::{self, Share};
-use ekiden_transport::frames::{invalid, read_frame, send};
+use ekiden_transport::frames::{invalid, read_frame};
 use ekiden_transport::{Admission, Connection, Credential, Security, accept, segments};
 use indexmap::IndexMap;
-use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
@@ -27,11 +25,9 @@ use crate::access::quota::{ClientKey, Limit};
 use crate::config::Listener;
 use crate::overlay::{OnLeg, Owner, Sides, StreamId, by_its_word};
 use crate::peer::Early;
-use crate::reach::{Destination, Upstream, reach_via};
+use crate::reach::{Destination, Free, Upstream, reach_via};
 use crate::shared::{InFlightGuard, Node, Permit};
-use crate::stream::between_streams::BetweenStreams;
-use crate::stream::duplex::{Duplex, Finished, Side};
-use crate::stream::expiry::{self, Expiry};
+use crate::stream::{BetweenStreams, Duplex, Expiry, Observed, Side, closing};
 
 /// The nodes that a listener admits.
 type Nodes = IndexMap<String, Fingerprint>;
@@ -258,7 +254,7 @@ async fn serve_stream(
     stream.send_all(&encode_opened(bound)).await?;
     let (client, side) = (Side::node(stream), Side { was_sent_little: true, ..side });
     let mut expiry = Expiry::new(&node.config().limits);
-    let run = Box::pin(Duplex::new(client, side, &[]).run(&mut expiry, &node.overlay, legs)).await;
+    let run = Box::pin(Duplex::new(client, side, &[]).run(&mut expiry, Observed::new(&node.overlay, legs))).await;
     let finished = run.map_err(|broken| {
         Asked::new(from.address, format!("node {}", from.name), &request.target).log_broken(
             node,
@@ -267,42 +263,10 @@ async fn serve_stream(
         );
         io::Error::other(broken)
     })?;
-    let Finished { a: client, b: side, owes_end, is_delivered, is_refused, has_refused } = finished;
-    let stream = BetweenStreams::new(client.stream);
-    if is_refused {
-        // It has said all it had to say. What waits for it would never be taken.
-        drop(side);
-        if owes_end {
-            send(&stream, FrameKind::End).await?;
-        }
-        tokio::select! {
-            () = stream.sent() => {}
-            () = expiry::passed(&mut expiry, stream.socket()) => {}
-        }
-        return Err(io::Error::other("the other side had ended and took no more"));
-    }
-    let (peer, made) = (peer.filter(|_| !has_refused), made.filter(|_| !has_refused));
-    if let Err(upstream) = (Upstream { peer, made, ..side.into() }).finish_now(node, is_delivered) {
-        let end = async { if owes_end && !has_refused { send(&stream, FrameKind::End).await } else { Ok(()) } };
-        // The dialler has said END, so its data is delivered even if it has gone by now. At a transparent address only this
-        // process can do that: dropping the connection resets it.
-        let may_be_left = !upstream.side.has_transparent_address;
-        let delivering = async {
-            tokio::select! {
-                biased;
-                delivered = upstream.finish(node, &mut expiry) => delivered,
-                () = abandoned(node, &stream), if may_be_left => Err(io::ErrorKind::ConnectionAborted.into()),
-            }
-        };
-        let (said, delivered) = Box::pin(async { tokio::join!(end, delivering) }).await;
-        said.and(delivered)?;
-    }
-    if has_refused {
-        // What was on its way to it may have been cut off in a frame, and it may read no more.
-        drop(stream.into_inner());
-        return Err(io::Error::other("the dialler had ended and took no more"));
-    }
-    send(&stream, FrameKind::Delivered).await?;
+    let afterwards = Free { node: node.clone(), peer, made };
+    // Where no place is left for it, what a dialler has left is the next node's, or the kernel's.
+    let place = || node.abandoned.try_acquire().ok();
+    let stream = closing::close_dialled(finished, afterwards, &mut expiry, place).await?;
     drop(busy);
     Ok(stream)
 }
@@ -322,17 +286,6 @@ fn named(node: &Node, failure: Failure) -> Failure {
     match failure.text.starts_with(&name) {
         true => failure,
         false => Failure::new(failure.code, format_args!("{name}: {}", failure.text)),
-    }
-}
-
-/// Completes when the dialler has gone, if as many streams as may be are already delivered without a dialler. The rest of this
-/// stream is then left to the next node or the kernel. A dialler that has gone counts for no limit any more, so that it could
-/// leave such streams behind without end.
-async fn abandoned(node: &Node, dialler: &Connection) {
-    // An error means that the event loop ends.
-    let _ = dialler.socket().ready(Interest::ERROR | Interest::PRIORITY).await;
-    if let Ok(_one) = node.abandoned.try_acquire() {
-        pending().await
     }
 }
 

@@ -23,7 +23,7 @@ use crate::peer::Early;
 use crate::reach::{Destination, Upstream, is_allowed, reach};
 use crate::shared::Current;
 use crate::shared::Node;
-use crate::stream::duplex::Side;
+use crate::stream::Side;
 
 pub(super) async fn prepare(
     node: &Arc<Node>,

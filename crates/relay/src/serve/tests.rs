@@ -1,7 +1,7 @@
 //! What an open connection costs in memory.
 
 use super::*;
-use crate::stream::pump::Pump;
+use crate::stream::Pump;
 
 #[test]
 fn an_open_connection_is_small() {

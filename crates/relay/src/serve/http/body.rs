@@ -11,9 +11,7 @@ use ekiden_transport::budget::Holding;
 use ekiden_transport::{Connection, is_transient};
 
 use crate::overlay::Came;
-use crate::stream::framing::Framing;
-use crate::stream::output::Output;
-use crate::stream::pump::{Pump, PumpError};
+use crate::stream::{Framing, Output, Pump, PumpError};
 
 /// The most bytes read at a time.
 const PIECE: usize = 16 << 10;

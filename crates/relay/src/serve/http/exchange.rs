@@ -14,8 +14,7 @@ use super::body::Reader;
 use super::head::response_head;
 use crate::config::Limits;
 use crate::serve::timeouts::{leaving, while_moving};
-use crate::stream::output::Output;
-use crate::stream::pump::PumpError;
+use crate::stream::{Output, PumpError};
 
 /// A request that is being answered.
 pub struct Exchange<'a> {

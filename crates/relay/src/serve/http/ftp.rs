@@ -22,9 +22,7 @@ use crate::reach::{Destination, Upstream, reach, reach_beside};
 use crate::serve::failed::Asked;
 use crate::serve::http::body::Reader;
 use crate::shared::Node;
-use crate::stream::expiry::Expiry;
-use crate::stream::output::Output;
-use crate::stream::pump::PumpError;
+use crate::stream::{Expiry, Output, PumpError, closing};
 
 /// The last chunk of a body, without a trailer (RFC 9112 §7.1).
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
@@ -329,9 +327,10 @@ impl<'a> Control<'a> {
             };
             if matches!(timeout(LINGER, left).await, Ok(Ok(()))) {
                 let mut expiry = Expiry::new(&node.config().limits);
-                if let Err(upstream) = upstream.finish_now(&node, reader.is_delivered()) {
+                let (side, afterwards) = upstream.apart(&node);
+                if let Err((side, afterwards)) = closing::finish_now(side, afterwards, reader.is_delivered()) {
                     // Nobody needs the result.
-                    let _ = upstream.finish(&node, &mut expiry).await;
+                    let _ = closing::finish(side, afterwards, &mut expiry).await;
                 }
             }
         });

@@ -10,7 +10,7 @@ use super::{Client, Failed};
 use crate::access::quota::ClientKey;
 use crate::serve::http::body::Reader;
 use crate::shared::Node;
-use crate::stream::pump::PumpError;
+use crate::stream::PumpError;
 
 impl Client<'_> {
     /// The next request's head. `None` if there is none and the connection can end.

@@ -6,16 +6,14 @@ use std::time::Duration;
 
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::leg::{FrameKind, Header};
+use ekiden_stream::closing::Afterwards;
 use tokio::time::timeout;
 
-use crate::config::Limits;
-use crate::reach::Upstream;
+use crate::reach::{Free, Upstream};
 use crate::serve::http::body::Reader;
 use crate::serve::timeouts::LINGER;
 use crate::shared::Node;
-use crate::stream::between_streams::BetweenStreams;
-use crate::stream::duplex::Side;
-use crate::stream::expiry::{self, Expiry};
+use crate::stream::{BetweenStreams, Expiry, Side, expiry};
 
 /// A directly connected origin whose requests are over is left to the kernel when it has taken nothing for this time.
 const LATE_HOST: Duration = Duration::from_secs(60);
@@ -68,11 +66,11 @@ fn finish_leg(node: &Arc<Node>, upstream: Upstream, mut reader: Reader) {
             let Ok(_late) = node.late.over_legs.try_acquire() else { return false };
             tokio::select! {
                 told = told => told.is_ok(),
-                () = expiry::passed(&mut expiry, stream.socket()) => false,
+                () = expiry::passed(&mut expiry, &*stream) => false,
             }
         };
         if is_delivered.await {
-            Upstream { peer, ..Side::node(stream.into_inner()).into() }.rest(&node);
+            Free { node: node.clone(), peer, made: None }.rest(stream.into_inner());
         }
         drop(busy);
     });
@@ -92,9 +90,10 @@ fn finish_host(node: &Arc<Node>, side: Side) {
     tokio::spawn(async move {
         match node.late.direct.try_acquire() {
             Ok(_late) => {
-                let limits = node.config().limits.clone();
+                let limits = &node.config().limits;
                 let idle = limits.idle.map_or(LATE_HOST, |idle| idle.min(LATE_HOST));
-                side.deliver(&mut Expiry::new(&Limits { idle: Some(idle), ..limits })).await;
+                let lifetime = limits.lifetime;
+                side.deliver(&mut Expiry::new(expiry::Limits { idle: Some(idle), lifetime })).await;
             }
             Err(_) => side.stream.leave_to_kernel(),
         }

@@ -1,0 +1,4 @@
+//! Tests of crate `ekiden_stream`.
+
+mod faults;
+mod kernel;

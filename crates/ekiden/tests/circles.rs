@@ -1,4 +1,4 @@
-//! No modules of a crate, and of none of its folders, use each other in a circle; a module and its children may.
+//! No modules of a crate, and of none of its folders, use each other in a circle; a module and its children may. Every file is a module.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,6 +24,22 @@ fn no_module_is_imported_whole() {
         found.extend(imported_whole(&modules).into_iter().map(|import| format!("{name}::{import}")));
     }
     assert!(found.is_empty(), "these hide what they use:\n{}", found.join("\n"));
+}
+
+#[test]
+fn every_file_is_a_module() {
+    let mut found = Vec::new();
+    for (name, modules) in crates() {
+        found.extend(left_over(&modules).into_iter().map(|module| format!("{name}::{module}")));
+    }
+    assert!(found.is_empty(), "files that nothing compiles:\n{}", found.join("\n"));
+}
+
+#[test]
+fn files_that_no_module_names_are_seen() {
+    let modules =
+        of_texts(&[("", "mod a;"), ("a", "#[cfg(test)] mod b; mod e {}"), ("a::b", ""), ("a::c", ""), ("d", "")]);
+    assert_eq!(left_over(&modules), ["a::c", "d"]);
 }
 
 #[test]
@@ -100,6 +116,15 @@ fn imported_whole(modules: &Modules) -> Vec<String> {
         }
     }
     found
+}
+
+/// Files that their parent does not name.
+fn left_over(modules: &Modules) -> Vec<String> {
+    let is_named = |module: &[String]| match module.split_last() {
+        Some((name, parent)) => modules.get(parent).is_some_and(|parent| parent.declared.contains(name)),
+        None => true,
+    };
+    modules.keys().filter(|module| !is_named(module)).map(|module| module.join("::")).collect()
 }
 
 /// Every crate's name and modules.

@@ -31,6 +31,8 @@ pub struct Module {
     pub imports: Vec<(Names, String)>,
     /// Its other paths that begin at the crate or at a parent.
     paths: Vec<Names>,
+    /// The modules that it has in files, those for tests among them.
+    pub declared: BTreeSet<String>,
 }
 
 /// A path as names.
@@ -108,7 +110,11 @@ pub fn resolve(module: &[String], path: &[String]) -> Names {
 impl Module {
     fn parse(name: &str, text: &str) -> Self {
         let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let mut module = Self::default();
+        let files = file.items.iter().filter_map(|item| match item {
+            Item::Mod(module) if module.content.is_none() => Some(module.ident.to_string()),
+            _ => None,
+        });
+        let mut module = Self { declared: files.collect(), ..Self::default() };
         module.visit_file(&file);
         module
     }

@@ -9,7 +9,7 @@ use ekiden_record::Way;
 
 use crate::latency::Answer;
 use ekiden_measure_proto::message::Row;
-use ekiden_measure_proto::seen::{Seen, Side};
+use ekiden_measure_proto::seen::{LoadSeen, Side};
 
 /// A full segment must have been sent again so often, and for so long, in microseconds.
 const RESENT_LEAST: u32 = 2;
@@ -48,7 +48,7 @@ struct Stuck {
 }
 
 impl Stuck {
-    fn of(sender: &Seen) -> Option<Self> {
+    fn of(sender: &LoadSeen) -> Option<Self> {
         let segments = sender.end.segments?;
         let full = u64::from(segments.longest_bytes);
         let is_whole = segments.whole_bytes >= WHOLE_LEAST * full;
@@ -71,18 +71,18 @@ impl Stuck {
 }
 
 /// What an end says whose load has come to nothing, where its own senders show it. The other end could be heard meanwhile.
-pub fn of_stalled(seen: &[Seen]) -> Option<Hole> {
+pub fn of_stalled(seen: &[LoadSeen]) -> Option<Hole> {
     seen.iter().find_map(Stuck::of).map(|stuck| stuck.hole)
 }
 
 /// What the senders of a direction show, which may be at either end.
-pub fn of_way(way: Way, near: &[Seen], far: &[Seen], answers: &[Answer], began_ns: u64) -> Option<Hole> {
+pub fn of_way(way: Way, near: &[LoadSeen], far: &[LoadSeen], answers: &[Answer], began_ns: u64) -> Option<Hole> {
     let seen = if Side::Near.sends(way) { near } else { far };
     of_senders(seen.iter().filter(|seen| seen.way == way), answers, began_ns)
 }
 
 /// What the senders of some streams show beside small messages that were answered: nothing if full segments passed on one of them.
-fn of_senders<'a>(senders: impl Iterator<Item = &'a Seen>, answers: &[Answer], began_ns: u64) -> Option<Hole> {
+fn of_senders<'a>(senders: impl Iterator<Item = &'a LoadSeen>, answers: &[Answer], began_ns: u64) -> Option<Hole> {
     let stuck: Option<Vec<Stuck>> = senders.map(Stuck::of).collect();
     let stuck = stuck?;
     let first = stuck.first()?;
@@ -95,7 +95,7 @@ mod tests {
     use ekiden_measure_proto::message::{Segments, StreamEnd};
 
     /// A sender whose first full segments are sent again and again for two seconds; then its kernel has found a length that passes.
-    fn sender(whole_bytes: u64) -> Seen {
+    fn sender(whole_bytes: u64) -> LoadSeen {
         let row = |at_us, sent_bytes, kernel_bytes, retransmits| Row {
             at_us,
             sent_bytes,
@@ -111,7 +111,7 @@ mod tests {
         ];
         let segments = Segments { longest_bytes: 1448, whole_bytes, mtu_probing: 1 };
         let end = StreamEnd { segments: Some(segments), ..StreamEnd::default() };
-        Seen { way: Way::Forth, stream: 0, end, rows }
+        LoadSeen { way: Way::Forth, stream: 0, end, rows }
     }
 
     fn answers(from_ms: u64, to_ms: u64) -> Vec<Answer> {
@@ -119,7 +119,7 @@ mod tests {
         (from_ms..to_ms).step_by(20).map(at).collect()
     }
 
-    fn shown(sender: Seen, answers: &[Answer]) -> Option<u32> {
+    fn shown(sender: LoadSeen, answers: &[Answer]) -> Option<u32> {
         of_senders(std::iter::once(&sender), answers, 0).map(|hole| hole.bytes)
     }
 

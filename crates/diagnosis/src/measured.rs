@@ -6,7 +6,7 @@ use ekiden_record::{EndSettings, Way};
 
 use crate::hole::{self, Hole};
 use crate::latency::Answer;
-use ekiden_measure_proto::seen::{Seen, Side};
+use ekiden_measure_proto::seen::{LoadSeen, Side};
 use ekiden_measure_proto::settings::Asked;
 
 /// What both ends saw of a load.
@@ -17,9 +17,9 @@ pub struct Measured {
     /// What the server's end is like.
     pub far: EndSettings,
     /// This end's streams.
-    pub near_seen: Vec<Seen>,
+    pub near_seen: Vec<LoadSeen>,
     /// The server's.
-    pub far_seen: Vec<Seen>,
+    pub far_seen: Vec<LoadSeen>,
     /// The probes.
     pub answers: Vec<Answer>,
     /// When the load began, by this end's monotonic clock.
@@ -55,7 +55,7 @@ mod tests {
     fn a_server_has_ended_a_load_whose_receiver_has_all_that_it_lets_through() {
         let asked = Asked::default();
         let seen = |bytes| {
-            vec![Seen {
+            vec![LoadSeen {
                 way: Way::Forth,
                 stream: 0,
                 end: StreamEnd { bytes, ..StreamEnd::default() },

@@ -10,13 +10,13 @@ use crate::measured::Measured;
 use crate::verdict::Added;
 use crate::{latency, plausible, verdict};
 use ekiden_measure_proto::message::{Peak, Row};
-use ekiden_measure_proto::seen::{Seen, Side};
+use ekiden_measure_proto::seen::{LoadSeen, Side};
 use ekiden_measure_proto::settings::Asked;
 
 /// A stream's two ends.
 struct Pair<'a> {
-    sender: &'a Seen,
-    receiver: &'a Seen,
+    sender: &'a LoadSeen,
+    receiver: &'a LoadSeen,
 }
 
 /// What came, came within a round trip, or nothing came.
@@ -71,7 +71,7 @@ fn pairs(measured: &Measured, way: Way) -> Vec<Pair<'_>> {
         true => (&measured.near_seen, &measured.far_seen),
         false => (&measured.far_seen, &measured.near_seen),
     };
-    let of = |sender: &'_ &Seen| sender.way == way;
+    let of = |sender: &'_ &LoadSeen| sender.way == way;
     let pair = |sender| {
         let receiver = receivers.iter().find(|receiver| same(receiver, sender))?;
         Some(Pair { sender, receiver })
@@ -79,7 +79,7 @@ fn pairs(measured: &Measured, way: Way) -> Vec<Pair<'_>> {
     senders.iter().filter(of).filter_map(pair).collect()
 }
 
-fn same(a: &Seen, b: &Seen) -> bool {
+fn same(a: &LoadSeen, b: &LoadSeen) -> bool {
     (a.way, a.stream) == (b.way, b.stream)
 }
 
@@ -287,7 +287,7 @@ mod tests {
     /// A load forth with a duration and a number of bytes; its last byte came so long after its first one. A round trip takes 40 ms.
     fn told_of(duration_us: Option<u64>, bytes: u64, came_us: u64, rows: Vec<Row>) -> Result<Load, TooShort> {
         let asked = LoadSettings { duration_us, bytes: Some(bytes), ..Asked::default().get().clone() };
-        let seen = |duration_us, rows| Seen {
+        let seen = |duration_us, rows| LoadSeen {
             way: Way::Forth,
             stream: 0,
             end: StreamEnd { bytes, duration_us, ..StreamEnd::default() },

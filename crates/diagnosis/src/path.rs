@@ -33,7 +33,7 @@ pub use find::{direction, drops, holed};
 pub use trace::Trace;
 
 /// Traces of a direction, for a picture.
-pub struct Seen {
+pub struct PathPicture {
     /// The direction.
     pub way: Way,
     /// Seconds since the load began, and milliseconds that bytes which came then had waited on the way.
@@ -119,7 +119,7 @@ pub fn window(sender: &EndSettings, receiver: &EndSettings) -> Finding {
 const BIN_US: f64 = 20_000.0;
 
 /// What is shown of a trace.
-pub fn picture(trace: &Trace<'_>, way: Way) -> Seen {
+pub fn picture(trace: &Trace<'_>, way: Way) -> PathPicture {
     let seconds = |at_us: f64| at_us / 1e6;
     let queue_ms = trace.delays().iter().map(|delay| (seconds(delay.at_us), delay.queued_us / 1e3)).collect();
     let mut rate_mbit = Vec::new();
@@ -135,5 +135,5 @@ pub fn picture(trace: &Trace<'_>, way: Way) -> Seen {
         }
     }
     let lost_s = trace.first_hole().map(|row| seconds(trace.arrived[row].at_us as f64));
-    Seen { way, queue_ms, rate_mbit, lost_s }
+    PathPicture { way, queue_ms, rate_mbit, lost_s }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::latency::Answer;
 use ekiden_measure_proto::message::Row;
-use ekiden_measure_proto::seen::{Seen, Side};
+use ekiden_measure_proto::seen::{LoadSeen, Side};
 use ekiden_measure_proto::settings::Asked;
 
 /// The clocks of two ends run apart by less: one part in so many, and this.
@@ -32,7 +32,13 @@ const PACKET_MOST: u32 = 65_575;
 ///
 /// # Errors
 /// One line, about the first figure that cannot be.
-pub fn check(asked: &Asked, near: &[Seen], far: &[Seen], answers: &[Answer], elapsed: Duration) -> Result<(), String> {
+pub fn check(
+    asked: &Asked,
+    near: &[LoadSeen],
+    far: &[LoadSeen],
+    answers: &[Answer],
+    elapsed: Duration,
+) -> Result<(), String> {
     let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
     let most_us = elapsed_us.saturating_add(elapsed_us / CLOCK_PART).saturating_add(CLOCK_US);
     for far in far {
@@ -44,7 +50,7 @@ pub fn check(asked: &Asked, near: &[Seen], far: &[Seen], answers: &[Answer], ela
     clock(answers, most_us)
 }
 
-fn stream(near: &Seen, far: &Seen, bytes_most: u64, most_us: u64) -> Result<(), String> {
+fn stream(near: &LoadSeen, far: &LoadSeen, bytes_most: u64, most_us: u64) -> Result<(), String> {
     let far_sends = Side::Far.sends(far.way);
     let (sent, received) = match far_sends {
         true => (far.end.bytes, near.end.bytes),
@@ -145,7 +151,7 @@ fn clock(answers: &[Answer], most_us: u64) -> Result<(), String> {
 
 /// From when to when `received` bytes came at least, by what their sender saw: its first payload had been acknowledged, and the last byte of
 /// these had not been sent. `None` if it has not seen so much.
-pub(crate) fn span_us(sender: &Seen, received: u64) -> Option<(u64, u64)> {
+pub(crate) fn span_us(sender: &LoadSeen, received: u64) -> Option<(u64, u64)> {
     let rows = &sender.rows;
     // Kernels before Linux 4.19 do not say what was sent.
     rows.last().filter(|last| last.sent_bytes >= received)?;
@@ -177,9 +183,9 @@ mod tests {
     const ELAPSED: Duration = Duration::from_secs(3);
 
     /// What is said of a figure, and how it is made wrong.
-    type Lie = (&'static str, fn(&mut Seen));
+    type Lie = (&'static str, fn(&mut LoadSeen));
 
-    fn seen(way: Way, bytes: u64) -> Seen {
+    fn seen(way: Way, bytes: u64) -> LoadSeen {
         let end = StreamEnd {
             bytes,
             duration_us: 2_000_000,
@@ -198,10 +204,10 @@ mod tests {
             busy_us: 900_000,
             ..Row::default()
         };
-        Seen { way, stream: 0, end, rows: vec![row] }
+        LoadSeen { way, stream: 0, end, rows: vec![row] }
     }
 
-    fn refused(way: Way, lie: impl Fn(&mut Seen)) -> Option<String> {
+    fn refused(way: Way, lie: impl Fn(&mut LoadSeen)) -> Option<String> {
         let mut far = seen(way, 1_000_000);
         lie(&mut far);
         check(&asked(), &[seen(way, 1_000_000)], &[far], &[], ELAPSED).err()

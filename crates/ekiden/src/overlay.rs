@@ -13,7 +13,7 @@ mod status;
 mod why;
 
 use clap::Subcommand;
-use ekiden_relay::{Status, ask_overlay};
+use ekiden_relay::{OverlayStatus, ask_overlay};
 use ekiden_service::status::StatusError;
 
 use crate::out::{Width, ago};
@@ -92,7 +92,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 impl Asked {
-    fn ask(&self) -> Result<Status, StatusError> {
+    fn ask(&self) -> Result<OverlayStatus, StatusError> {
         ask_overlay(self.node.as_deref())
     }
 }
@@ -106,7 +106,7 @@ fn mbit(bit_s: u64) -> String {
 }
 
 /// A line for each leg that has failed: either a short while ago, or longer ago without any success on it since.
-fn failed(status: &Status) -> String {
+fn failed(status: &OverlayStatus) -> String {
     let line = |[from, to]: &[String; 2]| format!("the leg from {from} to {to} has failed: streams avoid it for now\n");
     let since = still_failed(status).map(|(to, seconds)| {
         format!(
@@ -120,7 +120,7 @@ fn failed(status: &Status) -> String {
 
 /// The nodes to which the answering node's leg has failed, after the time in which streams avoid it, and since when nothing
 /// has succeeded on it.
-fn still_failed(status: &Status) -> impl Iterator<Item = (&str, f64)> {
+fn still_failed(status: &OverlayStatus) -> impl Iterator<Item = (&str, f64)> {
     let is_avoided = |to: &str| status.failed.iter().any(|[from, other]| *from == status.node && other == to);
     let since = status.nodes.iter().filter_map(|node| Some((node.name.as_str(), node.failed_s?)));
     since.filter(move |(to, _)| !is_avoided(to))

@@ -135,9 +135,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         picture::write(picture, &plan, &path)?;
     }
     let places = |verify| match verify {
-        Where::Both => &[check::Place::Simulator, check::Place::Lab][..],
-        Where::Lab => &[check::Place::Lab],
-        Where::Simulator => &[check::Place::Simulator],
+        Where::Both => &[check::Engine::Simulator, check::Engine::Lab][..],
+        Where::Lab => &[check::Engine::Lab],
+        Where::Simulator => &[check::Engine::Simulator],
     };
     let checked =
         args.verify.map(|verify| check::run(&path, &plan, args.all, places(verify), args.runs)).transpose()?;

@@ -40,9 +40,9 @@ pub struct Args {
 struct Found {
     nodes: Vec<Running>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tunnels: Option<Vec<tunnel::Status>>,
+    tunnels: Option<Vec<tunnel::TunnelStatus>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    gateways: Option<Vec<gateway::Status>>,
+    gateways: Option<Vec<gateway::GatewayStatus>>,
 }
 
 /// Asks, and prints the answers.

@@ -8,7 +8,7 @@ use ekiden_overlay::judged::Taken;
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::load::Load;
-use ekiden_overlay::path::{Class, Direction, Path, Wanted};
+use ekiden_overlay::path::{Class, DataDirection, Path, Wanted};
 use ekiden_overlay::places::Places;
 use ekiden_overlay::told::Told;
 use ekiden_units::Time;
@@ -37,7 +37,7 @@ pub struct Nodes<'a> {
 struct Node {
     known: Known,
     /// A place for each exit, class and direction.
-    places: Places<(Class, Direction)>,
+    places: Places<(Class, DataDirection)>,
     load: Load,
     /// Questions that are not answered: when that is noticed, and of which node.
     silent: Vec<(Time, usize)>,
@@ -46,7 +46,7 @@ struct Node {
 
 /// Where a stream is sent.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Place {
+pub struct StreamPath {
     /// The nodes from the one where it is opened to its exit.
     pub path: Vec<usize>,
     /// Why that path.
@@ -121,7 +121,7 @@ impl<'a> Nodes<'a> {
     }
 
     /// The paths of a new stream, to be tried one after the other; and whether another path is in use by that.
-    pub fn place(&mut self, offered: &Offered, now: Time) -> (Vec<Place>, Option<Change>) {
+    pub fn place(&mut self, offered: &Offered, now: Time) -> (Vec<StreamPath>, Option<Change>) {
         let node = &mut self.nodes[offered.near];
         let wanted = Wanted {
             exit: self.names[offered.far],
@@ -148,7 +148,7 @@ impl<'a> Nodes<'a> {
         let place = |(rank, taken): (usize, Taken)| {
             let hops = taken.path.0.iter().filter_map(|name| self.sites.index(name));
             let path = [offered.near].into_iter().chain(hops).collect();
-            Place { path, why: placed.why.filter(|_| rank == 0), taken: Some(taken) }
+            StreamPath { path, why: placed.why.filter(|_| rank == 0), taken: Some(taken) }
         };
         (placed.paths.into_iter().enumerate().map(place).collect(), change)
     }
@@ -165,7 +165,7 @@ impl<'a> Nodes<'a> {
     }
 
     /// Whether it is known that a path cannot be opened now.
-    pub fn fails_on(&self, near: usize, place: &Place, now: Time) -> bool {
+    pub fn fails_on(&self, near: usize, place: &StreamPath, now: Time) -> bool {
         place.taken.as_ref().is_some_and(|taken| self.nodes[near].known.fails_on(&taken.path.0, now))
     }
 
@@ -214,7 +214,7 @@ impl<'a> Nodes<'a> {
                 let Some((path, ..)) = place.choice.current() else { continue };
                 let hops = path.0.iter().filter_map(|name| self.sites.index(name));
                 let mut hops: Vec<usize> = [near].into_iter().chain(hops).collect();
-                if *direction == Direction::Down {
+                if *direction == DataDirection::Down {
                     hops.reverse();
                 }
                 hops.windows(2).for_each(|leg| counts[world.number(leg[0], leg[1])] += 1);

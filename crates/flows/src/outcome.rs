@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ekiden_overlay::choice::Why;
-use ekiden_overlay::path::{Class, Direction};
+use ekiden_overlay::path::{Class, DataDirection};
 use ekiden_units::{Time, quantile};
 use serde::Serialize;
 
@@ -121,7 +121,7 @@ pub struct Change {
     /// What counts.
     pub class: Class,
     /// Which way their bytes go.
-    pub direction: Direction,
+    pub direction: DataDirection,
     /// The path before, from the node behind `near` on; `None` if there was none.
     pub from: Option<Vec<String>>,
     /// The path now.
@@ -159,7 +159,7 @@ pub struct Opened {
     /// What counts.
     pub class: Class,
     /// Which way its bytes go.
-    pub direction: Direction,
+    pub direction: DataDirection,
     /// The nodes in between, from `near` on.
     pub relays: Vec<usize>,
     /// Why this path.

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use ekiden_overlay::judged::Judged;
 use ekiden_overlay::leg::Look;
-use ekiden_overlay::path::{Class, Direction};
+use ekiden_overlay::path::{Class, DataDirection};
 use ekiden_units::Time;
 
-use crate::nodes::{Nodes, Place};
+use crate::nodes::{Nodes, StreamPath};
 use crate::outcome::{AtEnd, Finished, Log, Opened, Outcome, Policy, Rates};
 use crate::peers::{Ron, best_rate, shortest_rtt};
 use crate::rules::{ANSWERS_WITHIN, BROKEN, OPENS_MOST, STALLED};
@@ -34,7 +34,7 @@ pub fn run(sites: &Sites, policy: Policy) -> Outcome {
 /// A stream that is open.
 struct Stream {
     offered: Offered,
-    place: Place,
+    place: StreamPath,
     /// The legs in the direction of the data: both ends.
     legs: Vec<(usize, usize)>,
     ask: Ask,
@@ -53,9 +53,9 @@ struct Again {
     at: Time,
     offered: Offered,
     /// The path that failed, and the leg of it that failed to open.
-    failed: (Place, (usize, usize)),
+    failed: (StreamPath, (usize, usize)),
     /// The paths that are left to try.
-    rest: VecDeque<Place>,
+    rest: VecDeque<StreamPath>,
 }
 
 struct Run<'a> {
@@ -158,11 +158,11 @@ impl<'a> Run<'a> {
     }
 
     /// The paths of a new stream, to be tried one after the other.
-    fn places(&mut self, offered: &Offered, now: Time) -> VecDeque<Place> {
+    fn places(&mut self, offered: &Offered, now: Time) -> VecDeque<StreamPath> {
         let (from, to) = ends(offered);
         let by = |path: Vec<usize>| {
             let path = if from == offered.near { path } else { path.into_iter().rev().collect() };
-            vec![Place { path, why: None, taken: None }; 1 + OPENS_MOST]
+            vec![StreamPath { path, why: None, taken: None }; 1 + OPENS_MOST]
         };
         let places = match (self.policy, offered.class) {
             (Policy::Direct, _) => by(vec![from, to]),
@@ -180,10 +180,10 @@ impl<'a> Run<'a> {
         places.into()
     }
 
-    fn open(&mut self, offered: Offered, mut places: VecDeque<Place>, now: Time) {
+    fn open(&mut self, offered: Offered, mut places: VecDeque<StreamPath>, now: Time) {
         let Some(place) = places.pop_front() else { return };
         let n = self.world.sites;
-        let is_up = offered.direction == Direction::Up;
+        let is_up = offered.direction == DataDirection::Up;
         let (from, to) = ends(&offered);
         let best = best_rate(&self.offers, n, from, to, 2);
         let shortest = shortest_rtt(&self.world, from, to);
@@ -242,7 +242,7 @@ impl<'a> Run<'a> {
     }
 
     /// The rate that the lying nodes on a path let through, in bit/s.
-    fn let_through(&self, place: &Place) -> f64 {
+    fn let_through(&self, place: &StreamPath) -> f64 {
         let relays = place.path[1..place.path.len() - 1].iter();
         relays
             .filter_map(|relay| self.sites.sites[*relay].lies)
@@ -375,7 +375,7 @@ impl<'a> Run<'a> {
 /// Where the data of a stream begins and ends.
 fn ends(offered: &Offered) -> (usize, usize) {
     match offered.direction {
-        Direction::Up => (offered.near, offered.far),
-        Direction::Down => (offered.far, offered.near),
+        DataDirection::Up => (offered.near, offered.far),
+        DataDirection::Down => (offered.far, offered.near),
     }
 }

@@ -1,6 +1,6 @@
 //! The offered load: the same streams for every policy.
 
-use ekiden_overlay::path::{Class, Direction};
+use ekiden_overlay::path::{Class, DataDirection};
 use ekiden_units::Time;
 
 use crate::random::Random;
@@ -16,7 +16,7 @@ pub struct Offered {
     /// What counts for it.
     pub class: Class,
     /// Which way its bytes go.
-    pub direction: Direction,
+    pub direction: DataDirection,
     /// How many these are.
     pub bytes: f64,
 }
@@ -37,7 +37,7 @@ pub fn of_second(sites: &Sites, second: u64) -> Vec<Offered> {
                 true => (Class::Bulk, size.min(traffic.bulk_most.0 as f64).max(1.0)),
                 false => (Class::Interactive, traffic.answer_size.0 as f64),
             };
-            let direction = if is_bulk && is_up { Direction::Up } else { Direction::Down };
+            let direction = if is_bulk && is_up { DataDirection::Up } else { DataDirection::Down };
             all.push(Offered { near, far, class, direction, bytes });
         }
     }

@@ -24,7 +24,7 @@ use crate::listing::{LISTED_MOST, Listing};
 use crate::pins;
 use crate::programs;
 use crate::renewing::{Pulse, Renewing};
-use crate::status::{Status, socket_name};
+use crate::status::{GatewayStatus, socket_name};
 use crate::throttlings::Throttlings;
 
 /// The interval at which events are read and the device is checked.
@@ -256,7 +256,7 @@ impl Keeper {
     }
 
     /// What cannot be read is left out.
-    fn status(&self) -> Status {
+    fn status(&self) -> GatewayStatus {
         let _ = self.count();
         let throttlings = self.throttlings.borrow();
         let groups = self.config.groups.iter().zip(throttlings.groups());
@@ -264,7 +264,7 @@ impl Keeper {
         let mut listing = Listing::new(count_for, LISTED_MOST);
         let _ = self.gateway.for_each_stream(|stream| listing.add(stream));
         let memory = self.gateway.memory().unwrap_or_default();
-        Status {
+        GatewayStatus {
             device: self.config.device.clone(),
             hook: hook_name(self.hook).into(),
             running_s: self.began.elapsed().as_secs(),

@@ -6,7 +6,7 @@ use ekiden_window_balance::Policy;
 
 use crate::config::{Config, Group};
 use crate::kernel::Stream;
-use crate::status::{GroupStatus, Status, StreamStatus};
+use crate::status::{GatewayStatus, GroupStatus, StreamStatus};
 use crate::throttlings::Throttled;
 
 /// How many.
@@ -48,7 +48,7 @@ impl Listing {
     }
 
     /// What of a status is about groups and streams.
-    pub fn status(mut self, config: &Config, throttled: &[Throttled]) -> Status {
+    pub fn status(mut self, config: &Config, throttled: &[Throttled]) -> GatewayStatus {
         let streams: Vec<StreamStatus> = self
             .listed()
             .iter()
@@ -64,13 +64,13 @@ impl Listing {
             throttled_by: throttled.by.clone(),
         });
         let all: u64 = self.counts.iter().map(|(all, _)| all).sum();
-        Status {
+        GatewayStatus {
             ipv4_streams: config.ipv4_streams,
             ipv6_streams: config.ipv6_streams,
             groups: groups.collect(),
             streams_not_listed: all - streams.len() as u64,
             streams,
-            ..Status::default()
+            ..GatewayStatus::default()
         }
     }
 

@@ -7,7 +7,7 @@ use crate::pins;
 
 /// A running gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Status {
+pub struct GatewayStatus {
     /// Its network device.
     pub device: String,
     /// By what the kernel runs its programs: `tcx` or `clsact`.
@@ -144,7 +144,7 @@ pub fn socket_name(device: &str) -> String {
 ///
 /// # Errors
 /// If there is none, or it does not answer.
-pub fn ask(device: &str) -> Result<Status, StatusError> {
+pub fn ask(device: &str) -> Result<GatewayStatus, StatusError> {
     let nobody = |device: &str| match pins::has_left(device) {
         true => format!(
             "no gateway runs on the device '{device}' here, but one has left its programs there: `ekiden gateway -c FILE` takes them \

@@ -12,7 +12,8 @@ use ekiden_net::socket::TcpOptions;
 use ekiden_record::Sample;
 
 use super::{
-    BLOCK_MOST, Direction, Error, OMIT_MOST, Outcome, Progress, STREAMS_MOST, Settings, StreamOutcome, TIME_MOST, Until,
+    BLOCK_MOST, Error, LoadDirection, OMIT_MOST, Outcome, Progress, STREAMS_MOST, Settings, StreamOutcome, TIME_MOST,
+    Until,
 };
 use crate::control::{self, Control};
 use crate::error::Phase;
@@ -108,8 +109,8 @@ fn parameters(settings: &Settings) -> Parameters {
         num,
         blockcount: 0,
         parallel: settings.streams,
-        reverse: settings.direction == Direction::Receive,
-        bidirectional: settings.direction == Direction::Both,
+        reverse: settings.direction == LoadDirection::Receive,
+        bidirectional: settings.direction == LoadDirection::Both,
         window: settings.window.map(|window| window.0),
         len: settings.block_bytes,
         pacing_timer: 1000,
@@ -135,9 +136,9 @@ fn open_streams(settings: &Settings, control: &Control) -> Result<Vec<Stream>, E
         ..TcpOptions::default()
     };
     let ways: &[bool] = match settings.direction {
-        Direction::Send => &[true],
-        Direction::Receive => &[false],
-        Direction::Both => &[true, false],
+        LoadDirection::Send => &[true],
+        LoadDirection::Receive => &[false],
+        LoadDirection::Both => &[true, false],
     };
     let all = ways.iter().flat_map(|&is_sent| (0..settings.streams).map(move |connection| (is_sent, connection)));
     all.map(|(is_sent, connection)| {

@@ -43,7 +43,7 @@ pub struct Settings {
     /// Connections in each direction that is measured.
     pub streams: u32,
     /// Which way data goes.
-    pub direction: Direction,
+    pub direction: LoadDirection,
     /// When it is enough.
     pub until: Until,
     /// A measurement by time ends before its time when a direction has moved so many bytes of payload.
@@ -71,7 +71,7 @@ impl Settings {
         Self {
             server: server.into(),
             streams: 1,
-            direction: Direction::Send,
+            direction: LoadDirection::Send,
             until: Until::Time(Duration::from_secs(10)),
             bytes_most: None,
             via: None,
@@ -86,7 +86,7 @@ impl Settings {
 
     /// The most payload that a measurement moves, over all streams and directions; `None` where it depends on the path alone.
     pub fn announced_bytes(&self) -> Option<u64> {
-        let ways = if self.direction == Direction::Both { 2 } else { 1 };
+        let ways = if self.direction == LoadDirection::Both { 2 } else { 1 };
         match self.until {
             Until::Bytes(bytes) => Some(bytes.0.saturating_mul(ways)),
             Until::Time(_) => self.bytes_most.map(|bytes| bytes.0.saturating_mul(ways)),
@@ -96,7 +96,7 @@ impl Settings {
 
 /// Which way data goes, as the client sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub enum LoadDirection {
     /// From here to the server.
     Send,
     /// From the server to here (`iperf3 --reverse`).

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ekiden_iperf3::{Direction, Error, Outcome, Phase, Progress, Settings, Until, run};
+use ekiden_iperf3::{Error, LoadDirection, Outcome, Phase, Progress, Settings, Until, run};
 use ekiden_units::Bytes;
 
 /// A running iperf3 server, which ends with this.
@@ -81,7 +81,7 @@ fn streams_to_the_server_count_what_it_has_received() {
 #[test]
 fn streams_from_the_server_count_what_we_have_received() {
     let server = Server::start(&["-1"]);
-    let outcome = measured(&Settings { direction: Direction::Receive, streams: 2, ..server.settings() });
+    let outcome = measured(&Settings { direction: LoadDirection::Receive, streams: 2, ..server.settings() });
     assert_eq!(outcome.streams.len(), 2);
     for stream in &outcome.streams {
         assert!(
@@ -95,7 +95,7 @@ fn streams_from_the_server_count_what_we_have_received() {
 #[test]
 fn both_directions_at_once_have_their_streams_each() {
     let server = Server::start(&["-1"]);
-    let outcome = measured(&Settings { direction: Direction::Both, streams: 2, ..server.settings() });
+    let outcome = measured(&Settings { direction: LoadDirection::Both, streams: 2, ..server.settings() });
     let ways: Vec<bool> = outcome.streams.iter().map(|stream| stream.is_sent).collect();
     assert_eq!(ways, [true, true, false, false]);
     assert!(outcome.streams.iter().all(|stream| stream.received_bytes > 0), "{outcome:?}");
@@ -105,7 +105,7 @@ fn both_directions_at_once_have_their_streams_each() {
 #[test]
 fn a_measurement_by_bytes_moves_so_many() {
     for (direction, streams) in
-        [(Direction::Send, 1), (Direction::Send, 3), (Direction::Receive, 1), (Direction::Both, 1)]
+        [(LoadDirection::Send, 1), (LoadDirection::Send, 3), (LoadDirection::Receive, 1), (LoadDirection::Both, 1)]
     {
         let server = Server::start(&["-1"]);
         let until = Until::Bytes(Bytes::mib(20));
@@ -121,18 +121,21 @@ fn a_measurement_by_bytes_moves_so_many() {
             // A server that is slow to read does not count what its kernel still has.
             assert!(all.is_empty() || (received > 10 << 20 && received <= sent), "{direction:?}: {received} of {sent}");
         }
-        assert_eq!(settings.announced_bytes(), Some(if direction == Direction::Both { 40 << 20 } else { 20 << 20 }));
+        assert_eq!(
+            settings.announced_bytes(),
+            Some(if direction == LoadDirection::Both { 40 << 20 } else { 20 << 20 })
+        );
     }
 }
 
 #[test]
 fn a_measurement_by_time_may_have_a_limit_of_bytes() {
-    for direction in [Direction::Send, Direction::Receive] {
+    for direction in [LoadDirection::Send, LoadDirection::Receive] {
         let server = Server::start(&["-1"]);
         let until = Until::Time(Duration::from_secs(3600));
         let settings = Settings { direction, until, bytes_most: Some(Bytes::mib(5)), ..server.settings() };
         let stream = &measured(&settings).streams[0];
-        assert!(direction == Direction::Receive || stream.sent_bytes == 5 << 20, "{stream:?}");
+        assert!(direction == LoadDirection::Receive || stream.sent_bytes == 5 << 20, "{stream:?}");
         assert!((1..=5 << 20).contains(&stream.received_bytes) && stream.duration_us < 3_000_000_000, "{stream:?}");
     }
 }
@@ -169,7 +172,7 @@ fn socks5(code: u8) -> String {
 
 #[test]
 fn connections_can_go_through_a_socks5_listener() {
-    for direction in [Direction::Send, Direction::Receive] {
+    for direction in [LoadDirection::Send, LoadDirection::Receive] {
         let server = Server::start(&["-1"]);
         let outcome = measured(&Settings { direction, streams: 2, via: Some(socks5(0)), ..server.settings() });
         assert!(outcome.streams.iter().all(|stream| stream.received_bytes > 0), "{outcome:?}");
@@ -190,13 +193,13 @@ fn connections_can_go_through_a_socks5_listener() {
 
 #[test]
 fn what_is_omitted_does_not_count() {
-    for direction in [Direction::Send, Direction::Receive] {
+    for direction in [LoadDirection::Send, LoadDirection::Receive] {
         let server = Server::start(&["-1"]);
         let start = Instant::now();
         let outcome = measured(&Settings { direction, omit: Duration::from_secs(1), ..server.settings() });
         let (stream, whole_us) = (&outcome.streams[0], start.elapsed().as_micros() as u64);
         // The time is the receiver's: ours, or the server's, whose second began before ours.
-        let most_us = if direction == Direction::Receive { whole_us - 1_000_000 } else { whole_us };
+        let most_us = if direction == LoadDirection::Receive { whole_us - 1_000_000 } else { whole_us };
         assert!(stream.duration_us > 0 && stream.duration_us <= most_us, "{stream:?} {whole_us}");
     }
 }

@@ -47,7 +47,7 @@ pub struct Capturing {
 
 /// A packet, as it is kept.
 #[derive(Clone, Copy)]
-struct Seen {
+struct SeenPacket {
     /// Since the start of the run.
     at_ns: u64,
     /// Where: twice the link's number and the end's.
@@ -62,11 +62,11 @@ struct Seen {
 #[derive(Default)]
 pub(crate) struct Tap {
     /// For each end that has a file: frames that were delivered to it, while an earlier frame sent there may still come.
-    ends: Vec<Option<VecDeque<Seen>>>,
+    ends: Vec<Option<VecDeque<SeenPacket>>>,
     /// When the run began, by the monotonic clock; 0 before.
     began_ns: u64,
-    chunk: Vec<Seen>,
-    to_writer: Option<SyncSender<Vec<Seen>>>,
+    chunk: Vec<SeenPacket>,
+    to_writer: Option<SyncSender<Vec<SeenPacket>>>,
     missing: Arc<AtomicU64>,
 }
 
@@ -112,8 +112,8 @@ impl Capturing {
 }
 
 /// Writes what comes, until nothing more will come. What cannot be written is still taken, so that the queue does not stop.
-fn write(mut files: Vec<Option<PcapWriter<File>>>, chunks: &Receiver<Vec<Seen>>) -> io::Result<()> {
-    let mut write = |seen: &Seen| match files.get_mut(seen.end as usize) {
+fn write(mut files: Vec<Option<PcapWriter<File>>>, chunks: &Receiver<Vec<SeenPacket>>) -> io::Result<()> {
+    let mut write = |seen: &SeenPacket| match files.get_mut(seen.end as usize) {
         Some(Some(file)) => file.write_bytes(Time(seen.at_ns), &seen.headers[..seen.kept], seen.length),
         _ => Ok(()),
     };
@@ -157,7 +157,7 @@ impl Tap {
     }
 
     /// The part of a frame to keep, if its end has a file and the run has begun.
-    fn look(&self, end: usize, at_ns: u64, frame: &[u8]) -> Option<Seen> {
+    fn look(&self, end: usize, at_ns: u64, frame: &[u8]) -> Option<SeenPacket> {
         self.ends.get(end)?.as_ref()?;
         let at_ns = at_ns.checked_sub(self.began_ns).filter(|_| self.began_ns > 0)?;
         let packet = frame.get(ETHERNET_HEADER..)?;
@@ -168,7 +168,7 @@ impl Tap {
         let kept = header_bytes(packet).min(HEADERS_MOST);
         let mut headers = [0; HEADERS_MOST];
         headers[..kept].copy_from_slice(&packet[..kept]);
-        Some(Seen { at_ns, end: end as u32, length: packet.len() as u32, kept, headers })
+        Some(SeenPacket { at_ns, end: end as u32, length: packet.len() as u32, kept, headers })
     }
 
     /// Passes on what was delivered to an end up to a time of the run.
@@ -181,7 +181,7 @@ impl Tap {
         }
     }
 
-    fn give(&mut self, seen: Seen) {
+    fn give(&mut self, seen: SeenPacket) {
         self.chunk.push(seen);
         if self.chunk.len() >= CHUNK {
             self.flush();

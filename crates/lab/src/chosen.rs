@@ -11,7 +11,7 @@ impl Lab {
     pub(crate) fn chosen_paths(&self, origin_us: u64) -> Result<Vec<Chosen>, Error> {
         let mut all = Vec::new();
         for node in self.scenario.members() {
-            let status: Status = self.ask(node, "overlay", &["--node", node])?;
+            let status: ChoiceStatus = self.ask(node, "overlay", &["--node", node])?;
             let now_us = (monotonic_ns() / 1_000).saturating_sub(origin_us);
             all.extend(status.exits.into_iter().map(|exit| exit.chosen(node, now_us)));
         }
@@ -21,7 +21,7 @@ impl Lab {
 
 /// What `ekiden overlay status --json` says, as far as the lab needs it.
 #[derive(Deserialize)]
-struct Status {
+struct ChoiceStatus {
     exits: Vec<Exit>,
 }
 

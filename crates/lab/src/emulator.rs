@@ -74,7 +74,7 @@ struct Shared {
 /// What the thread owns.
 struct Driver {
     shared: Arc<Shared>,
-    directions: Vec<Direction>,
+    directions: Vec<EmulatedDirection>,
     /// The directions that lead to each node, by their number.
     leading_to: Vec<Vec<usize>>,
     batch: Batch,
@@ -89,7 +89,7 @@ struct Driver {
     stop: PipeReader,
 }
 
-struct Direction {
+struct EmulatedDirection {
     line: Line,
     /// Frames under way and when they are due, in order.
     under_way: VecDeque<(u64, Box<[u8]>)>,
@@ -114,7 +114,7 @@ impl Emulator {
         for EmulatedLink { name, link, .. } in links {
             for end in 0..2 {
                 let line = Line::new(link.from_end(end), random::derive(seed, name, end as u64));
-                directions.push(Direction { line, under_way: VecDeque::new() });
+                directions.push(EmulatedDirection { line, under_way: VecDeque::new() });
             }
         }
         let counters = Mutex::new(directions.iter().map(|_| Counters::default()).collect());
@@ -314,7 +314,7 @@ fn leading_to(links: &[EmulatedLink<'_>]) -> Vec<Vec<usize>> {
 
 /// Which of these directions has the frame that is due first, and how many, at most [`BATCH`], it has that are due by
 /// `until_ns` and no later than any other direction's; `None` if nothing is due.
-fn first_due(directions: &[Direction], these: &[usize], until_ns: u64) -> Option<(usize, usize)> {
+fn first_due(directions: &[EmulatedDirection], these: &[usize], until_ns: u64) -> Option<(usize, usize)> {
     let front_ns = |i: &usize| directions[*i].under_way.front().map_or(u64::MAX, |(due_ns, _)| *due_ns);
     let first = *these.iter().min_by_key(|i| front_ns(i))?;
     let others_ns = these.iter().filter(|i| **i != first).map(front_ns).min().unwrap_or(u64::MAX);
@@ -323,7 +323,7 @@ fn first_due(directions: &[Direction], these: &[usize], until_ns: u64) -> Option
     (due > 0).then_some((first, due))
 }
 
-impl Direction {
+impl EmulatedDirection {
     /// Hands the frames that wait in its socket to the line, shows them to a tap as seen at an end, and returns how many there
     /// were.
     fn take(
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn a_node_gets_frames_in_the_order_in_which_they_are_due_whatever_link_they_come_by() {
         let scenario = Scenario::parse(SCENARIO, "star.toml").unwrap();
-        let direction = |dues: &[u64]| Direction {
+        let direction = |dues: &[u64]| EmulatedDirection {
             line: Line::new(&scenario.links["a"].forth, 1),
             under_way: dues.iter().map(|due_ns| (*due_ns, Box::default())).collect(),
         };

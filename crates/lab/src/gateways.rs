@@ -84,7 +84,7 @@ impl Lab {
         let mut events = Vec::new();
         for (name, gateway) in &self.scenario.gateways {
             let Some((device, _)) = on_device(&self.scenario, gateway) else { continue };
-            let status: Status = self.ask(&gateway.node, "gateway", &[&device])?;
+            let status: GatewayStatus = self.ask(&gateway.node, "gateway", &[&device])?;
             for told in status.events.into_iter().filter(|told| told.at_us >= origin_us) {
                 let port = told.receiver.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
                 let mut flows = self.scenario.flows.keys().enumerate();
@@ -147,7 +147,7 @@ fn on_device<'a>(scenario: &'a Scenario, gateway: &'a Gateway) -> Option<(String
 
 /// What `ekiden gateway status --json` says, as far as the lab needs it.
 #[derive(Deserialize)]
-struct Status {
+struct GatewayStatus {
     events: Vec<Told>,
 }
 

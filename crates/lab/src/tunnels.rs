@@ -98,7 +98,7 @@ impl Lab {
     }
 
     /// Asks the tunnel with this number at this node.
-    fn tunnel_status(&self, number: usize, node: &str) -> Result<Status, Error> {
+    fn tunnel_status(&self, number: usize, node: &str) -> Result<TunnelStatus, Error> {
         self.ask(node, "tunnel", &[&device(number)])
     }
 }
@@ -170,7 +170,7 @@ fn mtu(scenario: &Scenario, tunnel: &Tunnel) -> u32 {
 
 /// What `ekiden tunnel status --json` says, as far as the lab needs it.
 #[derive(Deserialize)]
-struct Status {
+struct TunnelStatus {
     peers: Vec<PeerStatus>,
 }
 
@@ -196,7 +196,7 @@ struct ConnectionStatus {
     rtt_max_us: u64,
 }
 
-impl Status {
+impl TunnelStatus {
     fn connections(&self) -> impl Iterator<Item = &ConnectionStatus> {
         self.peers.iter().flat_map(|peer| &peer.connections)
     }

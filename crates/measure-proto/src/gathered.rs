@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ekiden_record::Way;
 
 use crate::message::{LOOKS_MOST, ROWS_MOST, Reply, Row, StreamEnd, TENTHS_MOST};
-use crate::seen::Seen;
+use crate::seen::LoadSeen;
 use crate::settings::{Asked, DURATION_MOST_US};
 
 /// No load lasts so long, whatever keeps it from ending.
@@ -100,11 +100,11 @@ impl Gathered {
     }
 
     /// Each stream that was told of.
-    pub fn seen(self) -> Vec<Seen> {
+    pub fn seen(self) -> Vec<LoadSeen> {
         let mut rows = self.rows;
         let of = |((way, stream), end)| {
             let rows = rows.remove(&(way, stream)).unwrap_or_default();
-            Seen { way, stream, end, rows }
+            LoadSeen { way, stream, end, rows }
         };
         self.ends.into_iter().map(of).collect()
     }

@@ -22,7 +22,7 @@ impl Side {
 
 /// What an end has seen of a stream.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct LoadSeen {
     /// The direction of its data.
     pub way: Way,
     /// Its number.
@@ -33,7 +33,7 @@ pub struct Seen {
     pub rows: Vec<Row>,
 }
 
-impl Seen {
+impl LoadSeen {
     /// When the stream was over at this end, in microseconds since the load's start there.
     pub fn end_us(&self) -> u64 {
         self.end.first_us.saturating_add(self.end.duration_us)

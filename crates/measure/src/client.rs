@@ -25,7 +25,7 @@ use ekiden_measure_proto::gathered::{Gathered, Next};
 use ekiden_measure_proto::message::{
     PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_of,
 };
-use ekiden_measure_proto::seen::{Seen, Side};
+use ekiden_measure_proto::seen::{LoadSeen, Side};
 use ekiden_measure_proto::settings::{Asked, DURATION_MOST_US};
 use ekiden_net::socks5;
 
@@ -416,7 +416,7 @@ impl Agreed<'_> {
     }
 
     /// What the server's end saw of a load, which it says within so long.
-    fn results(&self, asked: &Asked, within: Duration) -> io::Result<Vec<Seen>> {
+    fn results(&self, asked: &Asked, within: Duration) -> io::Result<Vec<LoadSeen>> {
         let until = Instant::now() + within;
         let mut gathered = Gathered::new(asked);
         loop {

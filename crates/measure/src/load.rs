@@ -17,7 +17,7 @@ use ekiden_net::clock::{monotonic_ns, thread_processor_us};
 use ekiden_record::Way;
 
 use ekiden_measure_proto::message::{StreamEnd, Trace};
-use ekiden_measure_proto::seen::{Seen, Side};
+use ekiden_measure_proto::seen::{LoadSeen, Side};
 use ekiden_measure_proto::settings::Asked;
 use payload::Payload;
 use stream::Stream;
@@ -127,12 +127,12 @@ impl Running {
     }
 
     /// Ends all that still goes on, and says what was seen.
-    pub fn finish(mut self) -> Vec<Seen> {
+    pub fn finish(mut self) -> Vec<LoadSeen> {
         self.shared.stop();
         let sampled = self.sampler.take().and_then(|sampler| sampler.join().ok()).unwrap_or_default();
         let (mut rows, mut segments) = (sampled.rows.into_iter(), sampled.segments.into_iter());
         let ends = std::mem::take(&mut self.threads).into_iter().map(|thread| thread.join().unwrap_or_default());
-        let seen = self.shared.streams.iter().zip(ends).map(|(stream, end)| Seen {
+        let seen = self.shared.streams.iter().zip(ends).map(|(stream, end)| LoadSeen {
             way: stream.way,
             stream: stream.number,
             end: StreamEnd { late_us: sampled.late_us.clone(), segments: segments.next(), ..end },

@@ -17,7 +17,7 @@ use crate::client::{Server, measure};
 use crate::server::end_settings;
 use ekiden_diagnosis::budget::budget;
 use ekiden_diagnosis::path::{
-    Base, Seen, Trace, direction, drops, has_changed, holed, picture, round_trip, spent_before_second, window,
+    Base, PathPicture, Trace, direction, drops, has_changed, holed, picture, round_trip, spent_before_second, window,
 };
 use ekiden_measure_proto::message::Trace as How;
 use ekiden_measure_proto::settings::Asked;
@@ -71,7 +71,7 @@ pub fn characterise(
     origin: Origin,
     long: bool,
     step: &mut dyn FnMut(Step),
-) -> Result<(PathRecord, Vec<Seen>), Error> {
+) -> Result<(PathRecord, Vec<PathPicture>), Error> {
     let (address, _, socket) = server.connect()?;
     let handshake = Duration::from_micros(tcp_info(&socket).map_or(0, |info| info.rtt_us).into());
     drop(socket);

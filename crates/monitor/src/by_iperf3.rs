@@ -24,8 +24,8 @@ pub fn by_iperf3(target: &Target, address: &str) -> Result<Measured, Failure> {
     let settings = Settings {
         streams: target.streams,
         direction: match target.direction {
-            Direction::Receive => ekiden_iperf3::Direction::Receive,
-            Direction::Send => ekiden_iperf3::Direction::Send,
+            Direction::Receive => ekiden_iperf3::LoadDirection::Receive,
+            Direction::Send => ekiden_iperf3::LoadDirection::Send,
         },
         until: Until::Time(Duration::from(target.duration)),
         bytes_most: Some(target.bytes),

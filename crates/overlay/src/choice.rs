@@ -201,7 +201,7 @@ fn tried<'a>(candidates: &'a [Candidate], wanted: &Wanted<'_>, last: Option<&Pat
 mod tests {
     use super::*;
     use crate::leg::Holds;
-    use crate::path::Direction;
+    use crate::path::DataDirection;
     use ekiden_units::BitRate;
 
     const WANTED: Wanted<'_> = Wanted {
@@ -211,7 +211,7 @@ mod tests {
         relays_most: 2,
         size: None,
         class: Class::Bulk,
-        direction: Direction::Down,
+        direction: DataDirection::Down,
         current: None,
         prices: None,
     };

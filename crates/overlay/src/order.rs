@@ -15,17 +15,17 @@ const DESTINATIONS_MOST: usize = 256;
 
 /// What streams have seen of exits that others can stand in for.
 #[derive(Debug, Default)]
-pub struct Order(BTreeMap<String, Seen>);
+pub struct Order(BTreeMap<String, SeenNumbers>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenNumbers {
     /// Since when it comes last for all destinations: no path led to it.
     lost: Option<Time>,
     /// The destinations for which it gave no answer, and since when it comes last for each.
     silent: BTreeMap<String, Time>,
 }
 
-impl Seen {
+impl SeenNumbers {
     /// Since when it comes last for a destination.
     fn since(&mut self, destination: &str) -> impl Iterator<Item = &mut Time> {
         self.lost.iter_mut().chain(self.silent.get_mut(destination))

@@ -55,7 +55,7 @@ impl Class {
 /// Which way most of a stream's bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Direction {
+pub enum DataDirection {
     /// From the destination to the client.
     #[default]
     Down,
@@ -95,7 +95,7 @@ pub struct Wanted<'a> {
     /// What counts.
     pub class: Class,
     /// Which way.
-    pub direction: Direction,
+    pub direction: DataDirection,
     /// The path in use, which is always considered.
     pub current: Option<&'a Path>,
     /// The price of sending through a node, where there is one.
@@ -142,14 +142,14 @@ impl Candidate {
 pub fn candidates(known: &Known, wanted: &Wanted<'_>, now: Time) -> Vec<Candidate> {
     let hope = known.hope(now);
     let leg = |near: &str, far: &str| match wanted.direction {
-        Direction::Down => known.leg(far, near, now),
-        Direction::Up => known.leg(near, far, now),
+        DataDirection::Down => known.leg(far, near, now),
+        DataDirection::Up => known.leg(near, far, now),
     };
     let hop = |near: &str, far: &str| {
         let holds = leg(near, far)?;
         let sure = holds.rate.unwrap_or(holds.carried);
         // A node that has not given the hoped rate gets a lower hope the next time.
-        let sender = if wanted.direction == Direction::Down { far } else { near };
+        let sender = if wanted.direction == DataDirection::Down { far } else { near };
         let guess = hope * known.credit(sender, now) / holds.rtt.as_secs().max(1e-4);
         Some(Hop { holds, sure, hoped: hoped(&holds, guess) })
     };
@@ -262,7 +262,7 @@ mod tests {
         known.hear(other.tell(0.0, Time(0)), Time(0));
     }
 
-    fn to_paris(known: &Known, direction: Direction, class: Class) -> Vec<Candidate> {
+    fn to_paris(known: &Known, direction: DataDirection, class: Class) -> Vec<Candidate> {
         let relays = ["paris", "delhi", "perth", "cairo"];
         candidates(
             known,
@@ -281,7 +281,7 @@ mod tests {
         )
     }
 
-    fn best_of(known: &Known, direction: Direction) -> String {
+    fn best_of(known: &Known, direction: DataDirection) -> String {
         to_paris(known, direction, Class::Bulk).first().map_or(String::new(), |of| of.path.to_string())
     }
 
@@ -292,16 +292,16 @@ mod tests {
             known.see(other, &look(10.0, 0.1), Time(0));
         }
         hear(&mut known, "paris", &[("tokyo", 5.0, 0.25), ("delhi", 40.0, 0.1)]);
-        assert_eq!(best_of(&known, Direction::Down), "paris");
+        assert_eq!(best_of(&known, DataDirection::Down), "paris");
         hear(&mut known, "delhi", &[("tokyo", 30.0, 0.1)]);
-        assert_eq!(best_of(&known, Direction::Down), "delhi → paris");
-        assert_eq!(best_of(&known, Direction::Up), "paris");
+        assert_eq!(best_of(&known, DataDirection::Down), "delhi → paris");
+        assert_eq!(best_of(&known, DataDirection::Up), "paris");
         hear(&mut known, "paris", &[("tokyo", 5.0, 0.25), ("delhi", 40.0, 0.1), ("perth", 90.0, 0.1)]);
         hear(&mut known, "perth", &[("tokyo", 2.0, 0.1), ("delhi", 90.0, 0.1)]);
         hear(&mut known, "delhi", &[("tokyo", 80.0, 0.1)]);
-        assert_eq!(best_of(&known, Direction::Down), "delhi → perth → paris");
+        assert_eq!(best_of(&known, DataDirection::Down), "delhi → perth → paris");
         // For interactive streams the distance counts.
-        assert_eq!(to_paris(&known, Direction::Down, Class::Interactive)[0].path.to_string(), "delhi → paris");
+        assert_eq!(to_paris(&known, DataDirection::Down, Class::Interactive)[0].path.to_string(), "delhi → paris");
     }
 
     #[test]
@@ -315,7 +315,7 @@ mod tests {
         let relays = ["paris", "delhi", "perth", "cairo"];
         let paths = |known: &Known, relays_most: usize, required: &[&str]| {
             let (size, class, current, prices) = (None, Class::Bulk, None, None);
-            let (exit, direction, relays) = ("paris", Direction::Up, &relays[..]);
+            let (exit, direction, relays) = ("paris", DataDirection::Up, &relays[..]);
             let wanted = Wanted { exit, relays, required, relays_most, size, class, direction, current, prices };
             let all = candidates(known, &wanted, Time(0));
             all.iter().map(|of| of.path.to_string()).collect::<Vec<_>>()
@@ -340,7 +340,7 @@ mod tests {
         hear(&mut known, "paris", &[("tokyo", 8.0, 0.1)]);
         known.see("delhi", &Look { rtt_s: Some(0.05), carried_bit_s: 3e6, ..Look::default() }, Time(0));
         hear(&mut known, "delhi", &[("paris", 1.0, 0.05)]);
-        let all = to_paris(&known, Direction::Up, Class::Bulk);
+        let all = to_paris(&known, DataDirection::Up, Class::Bulk);
         let over = all.iter().find(|of| of.path.relays() == ["delhi"]).unwrap();
         assert_eq!((over.sure, over.hoped), (BitRate::mbit(1), BitRate::mbit(1)));
         let direct = all.iter().find(|of| of.path.relays().is_empty()).unwrap();
@@ -366,7 +366,7 @@ mod tests {
                 relays_most: 0,
                 size: None,
                 class: Class::Bulk,
-                direction: Direction::Up,
+                direction: DataDirection::Up,
                 current: None,
                 prices: None,
             };
@@ -395,7 +395,7 @@ mod tests {
         let mut other = Known::of_node("delhi");
         other.see("paris", &look(50.0, 0.1), Time(0));
         known.hear(other.tell(0.95, Time(0)), Time(0));
-        assert_eq!(to_paris(&known, Direction::Up, Class::Bulk), []);
+        assert_eq!(to_paris(&known, DataDirection::Up, Class::Bulk), []);
         // Streams that use it may stay until it is full.
         let path = Path(vec!["delhi".into(), "paris".into()]);
         let wanted = Wanted {
@@ -405,7 +405,7 @@ mod tests {
             relays_most: 1,
             size: None,
             class: Class::Bulk,
-            direction: Direction::Up,
+            direction: DataDirection::Up,
             current: Some(&path),
             prices: None,
         };
@@ -413,6 +413,6 @@ mod tests {
         known.hear(other.tell(1.0, Time(0)), Time(0));
         assert_eq!(candidates(&known, &wanted, Time(0)).len(), 0);
         known.hear(other.tell(0.5, Time(0)), Time(0));
-        assert_eq!(to_paris(&known, Direction::Up, Class::Bulk).len(), 1);
+        assert_eq!(to_paris(&known, DataDirection::Up, Class::Bulk).len(), 1);
     }
 }

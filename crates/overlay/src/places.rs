@@ -13,7 +13,7 @@ use crate::choice::{Choice, Why};
 use crate::delivery::Verdict;
 use crate::judged::Taken;
 use crate::known::Known;
-use crate::path::{Candidate, Direction, Path, Wanted, candidates};
+use crate::path::{Candidate, DataDirection, Path, Wanted, candidates};
 use crate::trust::Trust;
 
 /// How long a path is left alone after a stream could not be opened on it.
@@ -63,7 +63,7 @@ pub struct Placed {
 /// All places. A `Route` says which streams share a place: those of each `Route` have one of their own at each exit.
 #[derive(Debug, Clone)]
 pub struct Places<Route> {
-    places: BTreeMap<(String, Route), Place>,
+    places: BTreeMap<(String, Route), ExitPaths>,
     shunned: BTreeMap<Path, Time>,
     trust: Trust,
     /// When something last came on paths to exits that cannot be asked what they have sent.
@@ -76,7 +76,7 @@ pub struct Places<Route> {
 
 /// An exit, for the streams of one route.
 #[derive(Debug, Clone, Default)]
-pub struct Place {
+pub struct ExitPaths {
     /// The path in use.
     pub choice: Choice,
     /// The candidates when the last stream was opened.
@@ -125,7 +125,7 @@ impl<Route: Ord + Clone> Places<Route> {
     }
 
     /// All of them, each with its exit.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Route, &Place)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Route, &ExitPaths)> {
         self.places.iter().map(|((exit, route), place)| (exit.as_str(), route, place))
     }
 
@@ -143,10 +143,10 @@ impl<Route: Ord + Clone> Places<Route> {
     }
 
     /// Which way most bytes go.
-    pub fn direction(&self, exit: &str) -> Direction {
+    pub fn direction(&self, exit: &str) -> DataDirection {
         match self.carried.get(exit) {
-            Some((up, down)) if up > down => Direction::Up,
-            _ => Direction::Down,
+            Some((up, down)) if up > down => DataDirection::Up,
+            _ => DataDirection::Down,
         }
     }
 

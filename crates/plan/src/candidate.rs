@@ -26,7 +26,7 @@ const OF_SLEEP: f64 = 0.22;
 
 /// A place in a chain.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Place {
+pub struct ProxySite {
     /// The node's name.
     pub name: String,
     /// The number of the site, if it is one.
@@ -39,7 +39,7 @@ pub struct Candidate {
     /// What it is, in a few words.
     pub name: String,
     /// The proxies, from the client to the server.
-    pub places: Vec<Place>,
+    pub places: Vec<ProxySite>,
     /// The round trip of each leg in the same order, as a part of the path's, or in seconds between sites.
     pub rtts_s: Vec<Estimate>,
     /// What is lost on each leg, where that is known.
@@ -69,7 +69,7 @@ fn anywhere(path: &Path) -> Vec<Candidate> {
     ];
     let candidate = |(name, parts): (&str, Vec<f64>)| Candidate {
         name: name.into(),
-        places: (1..parts.len()).map(|number| Place { name: format!("proxy-{number}"), site: None }).collect(),
+        places: (1..parts.len()).map(|number| ProxySite { name: format!("proxy-{number}"), site: None }).collect(),
         rtts_s: parts.iter().map(|&part| path.rtt_s.times(part)).collect(),
         losses: vec![None; parts.len()],
         rates_bit_s: vec![path.rate_bit_s; parts.len()],
@@ -125,7 +125,7 @@ fn of_chain(path: &Path, chain: &[usize]) -> Candidate {
         name: names.join(" – "),
         places: chain
             .iter()
-            .map(|&number| Place { name: path.sites[number].name.clone(), site: Some(number) })
+            .map(|&number| ProxySite { name: path.sites[number].name.clone(), site: Some(number) })
             .collect(),
         rtts_s: rtts.map(|rtt| Estimate::exact(rtt.max(1e-5))).collect(),
         losses,

@@ -21,7 +21,7 @@ pub use codel::{Codel, CodelTimes, Fifo};
 pub use flow_queue::FlowQueue;
 pub use length::QueueLength;
 pub use limit::Queue;
-pub use pacing::{LOOKING, Pacing, Seen, Siblings};
+pub use pacing::{LOOKING, Pacing, PathSeen, Siblings};
 pub use pull::Pull;
 pub use queued::Queued;
 pub use sharing::{Service, Sharing, StreamSeen};

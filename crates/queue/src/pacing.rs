@@ -69,7 +69,7 @@ const SHARING: Time = Time::secs(5);
 
 /// The measured state of a connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen {
+pub struct PathSeen {
     /// The smoothed round-trip time.
     pub rtt: Time,
     /// Bytes acknowledged by the other end in all, selectively acknowledged ones included.
@@ -129,7 +129,7 @@ pub struct Pacing {
 #[derive(Debug, Clone, Copy)]
 struct Round {
     begin: Time,
-    seen: Seen,
+    seen: PathSeen,
     rtt_least: Time,
     /// The time in which nothing waited for the connection.
     idle: Time,
@@ -172,7 +172,7 @@ impl Pacing {
 
     /// Takes the state of the connection, several times in a round trip. Returns the rate from now on, in bytes per second,
     /// or `None` for no limit.
-    pub fn look(&mut self, now: Time, seen: Seen) -> Option<u64> {
+    pub fn look(&mut self, now: Time, seen: PathSeen) -> Option<u64> {
         if now >= self.least_since + LEAST_OF {
             (self.least, self.least_since) = ([seen.rtt, self.least[0]], now);
         }
@@ -194,7 +194,7 @@ impl Pacing {
         self.window.map(|window| (window / seconds(seen.rtt.min(self.spread_most).max(ROUND_LEAST))) as u64)
     }
 
-    fn decide(&mut self, now: Time, seen: Seen, round: Round) {
+    fn decide(&mut self, now: Time, seen: PathSeen, round: Round) {
         let has_lost = seen.retransmits > round.seen.retransmits;
         self.delay = match has_lost {
             true => Time(self.delay.0 / 2).max(DELAYS[1]),
@@ -249,7 +249,7 @@ impl Pacing {
     }
 
     /// Whether the connection has more in flight than it should: data sent before its window became smaller.
-    fn fills(&self, seen: Seen) -> bool {
+    fn fills(&self, seen: PathSeen) -> bool {
         let spread = seconds(seen.rtt) / seconds(self.spread_most);
         self.window.is_some_and(|window| seen.in_flight as f64 > window * spread.max(1.0) * (1.0 + OTHERS_PART))
     }
@@ -291,13 +291,13 @@ impl Pacing {
 }
 
 impl Round {
-    fn new(now: Time, seen: Seen) -> Self {
+    fn new(now: Time, seen: PathSeen) -> Self {
         Self { begin: now, seen, rtt_least: seen.rtt, idle: Time(0) }
     }
 
     /// In bytes per second, the lesser of two counts: acknowledged bytes leap when an unknown gap closes, and segments are
     /// not all full.
-    fn rate(&self, now: Time, seen: Seen) -> f64 {
+    fn rate(&self, now: Time, seen: PathSeen) -> f64 {
         let acked = seen.acked.saturating_sub(self.seen.acked);
         let arrived = seen.arrived.saturating_sub(self.seen.arrived);
         acked.min(arrived) as f64 / seconds(now.since(self.begin))

@@ -15,7 +15,7 @@ pub struct Keys {
 
 /// What a key of an overlay is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place<'a> {
+pub enum RegistryKey<'a> {
     /// The overlay's id.
     Id,
     /// The fingerprint of a node that the operator has admitted.
@@ -56,16 +56,16 @@ impl Keys {
     }
 
     /// What `key` is for.
-    pub fn place<'a>(&self, key: &'a str) -> Place<'a> {
-        let Some(rest) = key.strip_prefix(&self.prefix) else { return Place::Other };
+    pub fn place<'a>(&self, key: &'a str) -> RegistryKey<'a> {
+        let Some(rest) = key.strip_prefix(&self.prefix) else { return RegistryKey::Other };
         let place = match rest.split_once('/') {
-            None if rest == "id" => Place::Id,
-            Some(("admitted", node)) => Place::Admitted(node),
-            Some(("nodes", node)) => Place::Node(node),
-            _ => Place::Other,
+            None if rest == "id" => RegistryKey::Id,
+            Some(("admitted", node)) => RegistryKey::Admitted(node),
+            Some(("nodes", node)) => RegistryKey::Node(node),
+            _ => RegistryKey::Other,
         };
         match place {
-            Place::Admitted(node) | Place::Node(node) if !is_name(node) => Place::Other,
+            RegistryKey::Admitted(node) | RegistryKey::Node(node) if !is_name(node) => RegistryKey::Other,
             _ => place,
         }
     }
@@ -99,12 +99,12 @@ mod tests {
     fn keys_are_told_apart() {
         let keys = Keys::of("blue");
         assert_eq!((keys.prefix(), keys.end().as_str()), ("/ekiden/blue/", "/ekiden/blue0"));
-        assert_eq!(keys.place(&keys.id()), Place::Id);
-        assert_eq!(keys.place(&keys.admitted("a.b")), Place::Admitted("a.b"));
-        assert_eq!(keys.place(&keys.node("a-b")), Place::Node("a-b"));
+        assert_eq!(keys.place(&keys.id()), RegistryKey::Id);
+        assert_eq!(keys.place(&keys.admitted("a.b")), RegistryKey::Admitted("a.b"));
+        assert_eq!(keys.place(&keys.node("a-b")), RegistryKey::Node("a-b"));
         for other in ["/ekiden/blues/id", "/ekiden/blue/nodes/", "/ekiden/blue/nodes/a/b", "/ekiden/blue/nodes/ö", ""]
         {
-            assert_eq!(keys.place(other), Place::Other, "{other}");
+            assert_eq!(keys.place(other), RegistryKey::Other, "{other}");
         }
     }
 

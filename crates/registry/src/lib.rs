@@ -39,5 +39,5 @@ pub use operator::{Admitted, IfOtherKey, Operator};
 pub use record::Load;
 pub use registry::{Observer, Registry};
 pub use settings::{Access, OverlayId, Settings};
-pub use status::Status;
+pub use status::MembershipStatus;
 pub use view::{Listed, Members, Roster};

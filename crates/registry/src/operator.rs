@@ -9,7 +9,7 @@ use crate::admission::{Admission, Terms};
 use crate::client::Client;
 use crate::error::RegistryError;
 use crate::gateway::{Done, KeyValue, Range, Txn, base64};
-use crate::keys::{Keys, Place, check_name};
+use crate::keys::{Keys, RegistryKey, check_name};
 use crate::requests::{overlay_id, put};
 use crate::settings::{Access, OverlayId, wrong};
 use crate::view::KEYS_MOST;
@@ -126,7 +126,7 @@ impl Operator {
         let range: Range = self.call("kv/range", "a question for the admitted nodes", &request)?;
         let one = |kv: KeyValue| {
             let key = String::from_utf8(kv.key).ok()?;
-            let Place::Admitted(name) = self.keys.place(&key) else { return None };
+            let RegistryKey::Admitted(name) = self.keys.place(&key) else { return None };
             Some((name.to_owned(), Admission::parse(&kv.value)))
         };
         Ok(range.kvs.into_iter().filter_map(one).collect())

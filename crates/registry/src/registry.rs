@@ -11,7 +11,7 @@ use crate::inbox::{Input, WAITING_MOST};
 use crate::keeper::Keeper;
 use crate::record::Load;
 use crate::settings::{Settings, wrong};
-use crate::status::{Shared, Status};
+use crate::status::{MembershipStatus, Shared};
 use crate::view::Roster;
 
 /// Registers this node and watches the others, on threads of its own, until it is stopped or dropped.
@@ -28,7 +28,7 @@ pub struct Observer(Arc<Mutex<Shared>>);
 
 impl Observer {
     /// How it goes now.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> MembershipStatus {
         lock(&self.0).status(Instant::now())
     }
 }
@@ -81,7 +81,7 @@ impl Registry {
     }
 
     /// How it goes now.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> MembershipStatus {
         self.observer().status()
     }
 

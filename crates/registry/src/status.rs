@@ -9,7 +9,7 @@ use crate::settings::OverlayId;
 
 /// How it goes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Status {
+pub struct MembershipStatus {
     /// The member of etcd in use; none while etcd is away.
     pub endpoint: Option<String>,
     /// How long `endpoint` has been so.
@@ -65,8 +65,8 @@ impl Shared {
     }
 
     /// As others are told.
-    pub fn status(&self, now: Instant) -> Status {
-        Status {
+    pub fn status(&self, now: Instant) -> MembershipStatus {
+        MembershipStatus {
             endpoint: self.endpoint.clone(),
             since: now.saturating_duration_since(self.since),
             overlay_id: self.overlay_id,

@@ -9,7 +9,7 @@ use ekiden_overlay::member::Member;
 
 use crate::admission::Admission;
 use crate::gateway::{Event, EventKind, KeyValue};
-use crate::keys::{Keys, Place};
+use crate::keys::{Keys, RegistryKey};
 use crate::record::{Load, Record};
 
 /// The most keys of an overlay that are held: two for each of 1,000 nodes, and a few.
@@ -122,20 +122,22 @@ impl View {
             let is_unreadable = |now: &Found| matches!(now.content, Content::Admitted(Err(_)));
             if let Content::Admitted(Ok(admission)) = &found.content
                 && (is_lost || self.found.get(key).is_some_and(is_unreadable))
-                && let Some(Place::Admitted(name)) = place(&self.keys, key)
+                && let Some(RegistryKey::Admitted(name)) = place(&self.keys, key)
             {
                 self.last_good.insert(name.to_owned(), LastGood { admission: admission.clone(), is_lost });
             }
         }
         for (key, found) in &self.found {
-            if let (Content::Admitted(Ok(_)), Some(Place::Admitted(name))) = (&found.content, place(&self.keys, key)) {
+            if let (Content::Admitted(Ok(_)), Some(RegistryKey::Admitted(name))) =
+                (&found.content, place(&self.keys, key))
+            {
                 self.last_good.remove(name);
             }
         }
         let Some(keep) = keep else { return self.leaving.clear() };
         for (key, found) in before {
             let Content::Node(Ok(record)) = found.content else { continue };
-            let Some(Place::Node(name)) = place(&self.keys, &key) else { continue };
+            let Some(RegistryKey::Node(name)) = place(&self.keys, &key) else { continue };
             if !self.found.contains_key(&key) {
                 self.leaving.entry(name.to_owned()).or_insert((record, now + keep));
             }
@@ -162,7 +164,7 @@ impl View {
     /// All that can be read.
     fn admissions(&self) -> Vec<(String, Admission)> {
         let admitted = |(key, found): (&Vec<u8>, &Found)| match (place(&self.keys, key), &found.content) {
-            (Some(Place::Admitted(name)), Content::Admitted(Ok(admission))) => {
+            (Some(RegistryKey::Admitted(name)), Content::Admitted(Ok(admission))) => {
                 Some((name.to_owned(), admission.clone()))
             }
             _ => None,
@@ -176,7 +178,7 @@ impl View {
         if event.kv.mod_revision < known {
             return;
         }
-        if let Some(Place::Node(name)) = place(&self.keys, &event.kv.key) {
+        if let Some(RegistryKey::Node(name)) = place(&self.keys, &event.kv.key) {
             self.leaving.remove(name);
         }
         let before = self.found.remove(&event.kv.key);
@@ -187,7 +189,7 @@ impl View {
             }
             EventKind::Delete => (event.kv.key, None),
         };
-        if let Some(Place::Admitted(name)) = place(&self.keys, &key) {
+        if let Some(RegistryKey::Admitted(name)) = place(&self.keys, &key) {
             match (before.map(|found| found.content), now.as_ref().map(|found| &found.content)) {
                 (Some(Content::Admitted(Ok(admission))), Some(Content::Admitted(Err(_)))) => {
                     self.last_good.insert(name.to_owned(), LastGood { admission, is_lost: false });
@@ -234,7 +236,7 @@ impl View {
             records.insert(name.as_str(), record);
         }
         for (key, found) in &self.found {
-            let Some(Place::Admitted(name) | Place::Node(name)) = place(&self.keys, key) else { continue };
+            let Some(RegistryKey::Admitted(name) | RegistryKey::Node(name)) = place(&self.keys, key) else { continue };
             let is_ignored = ignored.contains_key(name);
             match &found.content {
                 Content::Node(_) if is_ignored => drop(records.remove(name)),
@@ -282,18 +284,18 @@ impl View {
 }
 
 /// What a key is for; `None` if it is not even text.
-fn place<'a>(keys: &Keys, key: &'a [u8]) -> Option<Place<'a>> {
+fn place<'a>(keys: &Keys, key: &'a [u8]) -> Option<RegistryKey<'a>> {
     std::str::from_utf8(key).ok().map(|key| keys.place(key))
 }
 
 fn found(keys: &Keys, kv: KeyValue) -> (Vec<u8>, Found) {
-    let content = match place(keys, &kv.key).unwrap_or(Place::Other) {
-        Place::Admitted(_) => Content::Admitted(Admission::parse(&kv.value)),
-        Place::Node(_) => Content::Node(Record::parse(&kv.value).and_then(|record| match kv.lease {
+    let content = match place(keys, &kv.key).unwrap_or(RegistryKey::Other) {
+        RegistryKey::Admitted(_) => Content::Admitted(Admission::parse(&kv.value)),
+        RegistryKey::Node(_) => Content::Node(Record::parse(&kv.value).and_then(|record| match kv.lease {
             0 => Err("its record is under no lease, and would stay when the node has gone".into()),
             _ => Ok(record),
         })),
-        Place::Id | Place::Other => Content::Other,
+        RegistryKey::Id | RegistryKey::Other => Content::Other,
     };
     (kv.key, Found { mod_revision: kv.mod_revision, content })
 }

@@ -34,8 +34,8 @@ pub use node::process::run;
 pub use node::status;
 pub use node::{Relay, StartError};
 pub use overlay::{
-    CandidateStatus, ChangeStatus, ExitStatus, LastStatus, LegStatus, NodeStatus, RegistryStatus, RouteStatus,
-    ShareStatus, Status, TakenStatus, ask as ask_overlay, socket_name,
+    CandidateStatus, ChangeStatus, ExitStatus, LastStatus, LegStatus, NodeStatus, OverlayStatus, RegistryStatus,
+    RouteStatus, ShareStatus, TakenStatus, ask as ask_overlay, socket_name,
 };
 pub use peer::probe::{ProbeError, probe};
 pub use pool::PeerStatus;

@@ -45,12 +45,12 @@ pub use entries::Doubts;
 use entries::Entries;
 use exits::Exits;
 pub use exits::by_its_word;
-use seen::Seen;
+use seen::LegSeen;
 pub use sharing::ShareStatus;
 use sharing::Shares;
 pub use status::{
-    CandidateStatus, ChangeStatus, ExitStatus, LastStatus, LegStatus, NodeStatus, RegistryStatus, RouteStatus, Status,
-    TakenStatus, ask, socket_name,
+    CandidateStatus, ChangeStatus, ExitStatus, LastStatus, LegStatus, NodeStatus, OverlayStatus, RegistryStatus,
+    RouteStatus, TakenStatus, ask, socket_name,
 };
 
 /// What a node knows of the overlay, and has chosen.
@@ -62,7 +62,7 @@ pub struct Overlay {
     watches: AtomicBool,
     /// Whether paths are chosen: this node is of an overlay.
     chooses: AtomicBool,
-    watched: WatchedSockets<Seen>,
+    watched: WatchedSockets<LegSeen>,
     entries: Entries,
     exits: Exits,
     state: Mutex<State>,
@@ -93,7 +93,7 @@ struct State {
 pub struct LegWatch<'a> {
     overlay: &'a Overlay,
     socket: BorrowedFd<'a>,
-    watched: Option<Watched<'a, Seen>>,
+    watched: Option<Watched<'a, LegSeen>>,
 }
 
 /// Whose a connection from another node is: the fingerprint of its key. Nodes that share a key are one.
@@ -187,7 +187,7 @@ impl Overlay {
             self.shared.notify_one();
         }
         // Under the same lock: new classes find it.
-        let watched = self.watched.watch(socket, Seen::new(leg.clone(), class, now, info));
+        let watched = self.watched.watch(socket, LegSeen::new(leg.clone(), class, now, info));
         LegWatch { overlay: self, socket: socket.as_fd(), watched: Some(watched) }
     }
 
@@ -419,14 +419,14 @@ impl Overlay {
     }
 
     /// What this node knows and has chosen.
-    pub fn status(&self, config: &Config) -> Status {
+    pub fn status(&self, config: &Config) -> OverlayStatus {
         let now = self.now();
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Observer::status);
         let state = self.lock();
         let status = status::of(&state, config, now);
         drop(state);
         let shares = sharing::status(&self.watched, &config.classes);
-        Status { registry: registry.map(Into::into), shares, ..status }
+        OverlayStatus { registry: registry.map(Into::into), shares, ..status }
     }
 
     /// Answers the entries of streams that leave the overlay here.

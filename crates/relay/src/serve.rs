@@ -26,7 +26,7 @@ use crate::access::quota::{ClientKey, QuotaGuard};
 use crate::config::{Config, Listener, ListenerKind};
 use crate::overlay::Sides;
 use crate::reach::{Free, Upstream};
-use crate::shared::late::Place;
+use crate::shared::late::LatePlace;
 use crate::shared::{Current, InFlightGuard, Node, Permit};
 use crate::stream::{Duplex, Expiry, Observed, Side};
 use failed::Asked;
@@ -172,13 +172,13 @@ struct Places {
 }
 
 impl LeftBehind for Places {
-    type Place = Place;
+    type Place = LatePlace;
 
-    fn place(&self, is_node: bool) -> Option<Place> {
+    fn place(&self, is_node: bool) -> Option<LatePlace> {
         self.node.late.take(self.from, is_node)
     }
 
-    fn go_on(self, place: Place, rest: impl Future<Output = ()> + Send + 'static) {
+    fn go_on(self, place: LatePlace, rest: impl Future<Output = ()> + Send + 'static) {
         let busy = self.busy;
         tokio::spawn(async move {
             rest.await;

@@ -3,7 +3,7 @@
 use crate::common::overlay::{Overlay, here};
 use crate::common::*;
 use ekiden_keys::Identity;
-use ekiden_relay::{Config, Relay, ShareStatus, Status, socket_name};
+use ekiden_relay::{Config, OverlayStatus, Relay, ShareStatus, socket_name};
 use ekiden_service::status_socket;
 
 /// What clients of each kind get over the overlay, with nothing lost of what they say first.
@@ -267,7 +267,7 @@ fn a_record_that_cannot_be_changes_nothing() {
         }
     }
     let rate = || {
-        let status: Status = serde_json::from_slice(&status_socket::ask(&socket_name(&entry)).unwrap()).unwrap();
+        let status: OverlayStatus = serde_json::from_slice(&status_socket::ask(&socket_name(&entry)).unwrap()).unwrap();
         status.legs.iter().find(|leg| leg.from == name && leg.to == entry).and_then(|leg| leg.rate_bit_s)
     };
     wait_until("the one that can be is taken", || rate() == Some(7_000_000));
@@ -315,8 +315,9 @@ fn what_an_overlay_cannot_be_is_refused_in_a_line() {
 fn questions_and_streams_take_turns_on_connections() {
     let overlay = Overlay::new(3, here, "most_relays = 1");
     let (echo, data) = (echo(), noise(100_000, 4));
-    let asked =
-        |status: Status| status.nodes.iter().filter(|node| node.heard_s.is_some_and(|seconds| seconds < 3.0)).count();
+    let asked = |status: OverlayStatus| {
+        status.nodes.iter().filter(|node| node.heard_s.is_some_and(|seconds| seconds < 3.0)).count()
+    };
     for _ in 0..6 {
         assert!(exchange(overlay.stream(echo).expect("a path"), &data) == data);
         wait_until("c was asked", || asked(overlay.status(0)) > 0);

@@ -99,7 +99,8 @@ fn beside_a_sick_one(sickness: Sickness, direct: Option<SocketAddr>, class: &str
     });
     overlay.nodes[2] = Some(overlay.start(2, ""));
     let name = overlay.name(2);
-    let heard = |status: Status| status.nodes.into_iter().find(|node| node.name == name).and_then(|node| node.heard_s);
+    let heard =
+        |status: OverlayStatus| status.nodes.into_iter().find(|node| node.name == name).and_then(|node| node.heard_s);
     wait_until("c is heard", || heard(overlay.status(0)).is_some_and(|seconds| seconds < 1.0));
     (overlay, given)
 }

@@ -28,7 +28,7 @@ use crate::events::Event;
 use crate::socket::{Once, Program};
 use crate::sockets::Sockets;
 use legs::Legs;
-use seen::Seen;
+use seen::LegSeen;
 
 /// The interval at which connections are looked at, and the number of these after which a node updates its legs.
 const GLANCE: Time = Time::ms(100);
@@ -79,7 +79,7 @@ struct Stream {
 /// An end of a leg's connection.
 struct Watched {
     leg: [usize; 2],
-    seen: Seen,
+    seen: LegSeen,
     /// The stream whose path was chosen here.
     stream: Option<u32>,
 }
@@ -322,7 +322,7 @@ impl<'a> Overlay<'a> {
                 let socket = first + 2 * place as u32 + end as u32;
                 let Some(info) = sockets.get(socket).info() else { continue };
                 let stream = (socket == first).then_some(entry);
-                self.watched.insert(socket, Watched { leg, seen: Seen::new(now, info), stream });
+                self.watched.insert(socket, Watched { leg, seen: LegSeen::new(now, info), stream });
             }
         }
     }
@@ -364,7 +364,7 @@ impl<'a> Overlay<'a> {
     pub fn report(&self) -> Vec<Chosen> {
         let of_node = |(node, name): (&Node, &&str)| -> Vec<Chosen> {
             let whole = |path: &Path| [vec![(*name).to_owned()], path.0.clone()].concat();
-            let of_exit = |(exit, (), place): (&str, &(), &ekiden_overlay::places::Place)| {
+            let of_exit = |(exit, (), place): (&str, &(), &ekiden_overlay::places::ExitPaths)| {
                 let taken = place.taken.iter();
                 let streams = taken.map(|(path, streams)| StreamsOnPath { path: whole(path), streams: *streams });
                 let change = |(at, path, why): &(Time, Path, Why)| PathChange {

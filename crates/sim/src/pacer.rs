@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ekiden_queue::{LOOKING, Pacing, Seen, Siblings};
+use ekiden_queue::{LOOKING, Pacing, PathSeen, Siblings};
 use ekiden_tcp::TcpInfo;
 use ekiden_units::Time;
 
@@ -36,7 +36,7 @@ impl Pacer {
         let full = |segments: u64| segments * u64::from(info.mss);
         let (acked, arrived) = (info.acked_bytes + full(info.sacked.into()), full(info.delivered));
         let in_flight = full(info.outstanding.saturating_sub(info.sacked).into());
-        self.limit = self.pacing.look(now, Seen { rtt, acked, arrived, retransmits: info.retransmits, in_flight });
+        self.limit = self.pacing.look(now, PathSeen { rtt, acked, arrived, retransmits: info.retransmits, in_flight });
         self.is_on |= self.limit.is_some();
     }
 

@@ -11,7 +11,7 @@ use ekiden_net::clock::monotonic_ns;
 use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_queue::Pull as PullSettings;
-use ekiden_queue::{LOOKING, Pacing, Seen, Siblings};
+use ekiden_queue::{LOOKING, Pacing, PathSeen, Siblings};
 use ekiden_transport::Connection;
 use ekiden_units::{BitRate, Time};
 use tokio::io::Interest;
@@ -111,7 +111,7 @@ impl Control {
         }
         let Some(paced) = paced else { return Ok(()) };
         let full = |segments: u32| u64::from(segments) * u64::from(info.mss_bytes);
-        let seen = Seen {
+        let seen = PathSeen {
             rtt: Time(u64::from(info.rtt_us) * 1_000),
             acked: info.acked_bytes + full(info.sacked_segments),
             arrived: full(info.delivered_segments),

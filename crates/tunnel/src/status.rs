@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A running tunnel.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Status {
+pub struct TunnelStatus {
     /// Its network device.
     pub device: String,
     /// The node's name.
@@ -105,7 +105,7 @@ pub fn socket_name(device: &str) -> String {
 ///
 /// # Errors
 /// If there is none, or it does not answer.
-pub fn ask(device: &str) -> Result<Status, StatusError> {
+pub fn ask(device: &str) -> Result<TunnelStatus, StatusError> {
     let nobody = |device: &str| {
         format!("no tunnel with the device '{device}' runs here; `ip link` shows the devices of this network namespace")
     };

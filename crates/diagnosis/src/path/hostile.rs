@@ -13,7 +13,7 @@ use crate::measured::Measured;
 use crate::outcome::{loads, samples};
 use crate::verdict::sentence;
 use ekiden_measure_proto::message::{Row, Segments, StreamEnd};
-use ekiden_measure_proto::seen::Seen;
+use ekiden_measure_proto::seen::LoadSeen;
 use ekiden_measure_proto::settings::Asked;
 
 /// Small numbers, which meet, as often as any.
@@ -47,7 +47,7 @@ fn segments() -> impl Strategy<Value = Option<Segments>> {
     }))
 }
 
-fn seen(way: Way) -> impl Strategy<Value = Seen> {
+fn seen(way: Way) -> impl Strategy<Value = LoadSeen> {
     let counts = (number(), number(), number(), number(), vec(number(), 0..4));
     (rows(), counts, any::<(u32, u32)>(), segments()).prop_map(
         move |(rows, counts, (mss_bytes, path_mtu_bytes), segments)| {
@@ -65,7 +65,7 @@ fn seen(way: Way) -> impl Strategy<Value = Seen> {
                 late_us,
                 ..StreamEnd::default()
             };
-            Seen { way, stream: 0, end, rows }
+            LoadSeen { way, stream: 0, end, rows }
         },
     )
 }

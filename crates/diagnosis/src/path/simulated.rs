@@ -6,7 +6,7 @@ mod transfer;
 
 use ekiden_congestion::{CongestionControl, linux_control};
 use ekiden_measure_proto::message::{Segments, StreamEnd};
-use ekiden_measure_proto::seen::Seen;
+use ekiden_measure_proto::seen::LoadSeen;
 use ekiden_record::{EndSettings, Way};
 use ekiden_tcp::TcpSettings;
 
@@ -94,7 +94,7 @@ impl Path {
                 late_us: vec![50; 100],
                 ..StreamEnd::default()
             };
-            vec![Seen { way: Way::Forth, stream: 0, end, rows }]
+            vec![LoadSeen { way: Way::Forth, stream: 0, end, rows }]
         };
         let came = receivers.last().map_or(0, |row| row.kernel_bytes);
         let measured = Measured {

@@ -7,7 +7,7 @@ use ekiden_units::quantile;
 use crate::latency::Answer;
 use crate::measured::Measured;
 use ekiden_measure_proto::message::{Row, StreamEnd};
-use ekiden_measure_proto::seen::{Seen, Side};
+use ekiden_measure_proto::seen::{LoadSeen, Side};
 
 /// A look that is later than this part of a round trip, and than this, passes for a queue.
 const LATE_PART: f64 = 0.25;
@@ -101,7 +101,7 @@ impl<'a> Trace<'a> {
             true => (&measured.near_seen, &measured.far_seen),
             false => (&measured.far_seen, &measured.near_seen),
         };
-        let find = |seen: &'a [Seen]| seen.iter().find(|seen| seen.way == way);
+        let find = |seen: &'a [LoadSeen]| seen.iter().find(|seen| seen.way == way);
         let (sender, receiver) = find(senders).zip(find(receivers))?;
         let mss = sender.end.mss_bytes.max(1);
         let mtu = sender.end.path_mtu_bytes;

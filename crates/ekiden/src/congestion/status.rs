@@ -11,15 +11,15 @@ use crate::out;
 pub fn run(json: bool) -> anyhow::Result<()> {
     let mut all = Vec::new();
     for algorithm in Algorithm::LOADABLE {
-        all.push(Status::read(algorithm)?);
+        all.push(KernelStatus::read(algorithm)?);
     }
     match json {
-        true => out::line(serde_json::to_string_pretty(&all.iter().map(Status::json).collect::<Vec<_>>())?),
-        false => out::text(all.iter().map(Status::text).collect::<String>()),
+        true => out::line(serde_json::to_string_pretty(&all.iter().map(KernelStatus::json).collect::<Vec<_>>())?),
+        false => out::text(all.iter().map(KernelStatus::text).collect::<String>()),
     }
 }
 
-struct Status {
+struct KernelStatus {
     algorithm: Algorithm,
     pinned: bool,
     /// The kernel's number of it, if it is registered.
@@ -29,7 +29,7 @@ struct Status {
     holders: Vec<String>,
 }
 
-impl Status {
+impl KernelStatus {
     fn read(algorithm: Algorithm) -> anyhow::Result<Self> {
         let held = registered(algorithm)?;
         let id = held.as_ref().map(ekiden_bpf::Registration::id);
@@ -91,7 +91,8 @@ mod tests {
     #[test]
     fn each_that_keeps_it_has_a_line() {
         let holders = vec!["process 1234567 (ekiden)".into(), "process 7654321 (ekiden)".into()];
-        let status = Status { algorithm: Algorithm::Ghstcp, pinned: true, id: Some(1698), settings: None, holders };
+        let status =
+            KernelStatus { algorithm: Algorithm::Ghstcp, pinned: true, id: Some(1698), settings: None, holders };
         assert_eq!(
             status.text(),
             "ekiden_ghstcp: in the kernel (number 1698)\n    kept by 'ekiden congestion load'\n    \

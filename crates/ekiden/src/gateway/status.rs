@@ -1,6 +1,6 @@
 //! `ekiden gateway status`.
 
-use ekiden_gateway::status::{Status, StreamStatus, ask};
+use ekiden_gateway::status::{GatewayStatus, StreamStatus, ask};
 use ekiden_report::Table;
 
 use crate::out::{self, Width};
@@ -30,7 +30,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-fn text(status: &Status, columns: Option<usize>) -> String {
+fn text(status: &GatewayStatus, columns: Option<usize>) -> String {
     let mut groups = Table::new(["group", "policy", "streams", "limited", "throttled", "last by"]);
     for group in &status.groups {
         groups.row([

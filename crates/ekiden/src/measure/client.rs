@@ -82,7 +82,7 @@ pub struct Args {
 struct Load {
     /// The direction: to the server, from it, or both at once.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "forth")]
-    way: Vec<Direction>,
+    way: Vec<AskedWay>,
     /// How long data is sent [default: 10s without --bytes].
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = within::<Time>("1ms", "1h"))]
     time: Vec<Time>,
@@ -123,13 +123,13 @@ struct Load {
 
 /// A direction, on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Direction {
+enum AskedWay {
     Forth,
     Back,
     Both,
 }
 
-impl Direction {
+impl AskedWay {
     fn ways(self) -> Vec<Way> {
         match self {
             Self::Forth => vec![Way::Forth],
@@ -251,7 +251,7 @@ fn told(
     started_unix_ms: u64,
 ) -> Result<Measurement, ekiden_measure::Error> {
     let (loads, latency) = loads_of(asked, measured)?;
-    let of = |seen: &[ekiden_measure_proto::seen::Seen]| {
+    let of = |seen: &[ekiden_measure_proto::seen::LoadSeen]| {
         let sender = seen.iter().find(|seen| !seen.end.congestion.is_empty());
         sender.map(|seen| seen.end.congestion.clone())
     };

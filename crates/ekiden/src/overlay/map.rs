@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use ekiden_files::{TargetError, check_target, write};
 use ekiden_flows::{Outcome, Sites};
-use ekiden_relay::{ExitStatus, LegStatus, NodeStatus, Status};
+use ekiden_relay::{ExitStatus, LegStatus, NodeStatus, OverlayStatus};
 use ekiden_report::{MapLeg, MapSite, SiteMap};
 
 use super::Asked;
@@ -70,7 +70,7 @@ pub fn of_outcome(sites: &Sites, of: &Outcome) -> SiteMap {
     SiteMap { title, sites: sites.sites.iter().map(site).collect(), legs: of.legs.iter().map(leg).collect() }
 }
 
-fn of_status(status: &Status) -> SiteMap {
+fn of_status(status: &OverlayStatus) -> SiteMap {
     let has_failed = |from: &str, to: &str| status.failed.iter().any(|[a, b]| (a, b) == (&from.into(), &to.into()));
     let touches = |leg: [&str; 2], name: &str| leg.contains(&name);
     let is_dead = |name: &str| {
@@ -128,7 +128,7 @@ mod tests {
                 r#"{{"name":"{name}","address":null,"region":null,"at":[1,2],"near":[],"relays":true,"heard_s":null,"load":0,"credit":1,"aside_s":null}}"#
             )
         };
-        let status = |is_up: bool| -> Status {
+        let status = |is_up: bool| -> OverlayStatus {
             serde_json::from_str(&format!(
                 r#"{{"node":"a","nodes":[{},{},{}],"absent":{{}},"is_known":true,"legs":[{},{}],"failed":[["c","b"],["c","gone"]],"registry":null,"routes":[],"shares":[],"exits":[{{"exit":"b","kind":"bulk","policy":"",
                 "direction":"","is_up":{is_up},"path":["b"],"since_s":null,"why":null,"changes":0,"streams":1,"taken":[],"history":[],"candidates":[]}}]}}"#,

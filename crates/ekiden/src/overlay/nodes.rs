@@ -26,7 +26,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-fn text(status: &Status, width: Width) -> String {
+fn text(status: &OverlayStatus, width: Width) -> String {
     let columns =
         ["node", "region", "address", "rtt ms", "Mbit/s to it", "Mbit/s from it", "load", "believed", "asked"];
     let mut table = Table::new(columns).spare(["asked", "region", "load", "believed", "address"]);

@@ -1,6 +1,6 @@
 //! `ekiden overlay status`.
 
-use ekiden_relay::{ExitStatus, RegistryStatus, ShareStatus, Status};
+use ekiden_relay::{ExitStatus, OverlayStatus, RegistryStatus, ShareStatus};
 use ekiden_report::Table;
 
 use super::{Asked, arrows, failed, mbit};
@@ -24,7 +24,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-fn text(status: &Status, width: Width) -> String {
+fn text(status: &OverlayStatus, width: Width) -> String {
     let members = status.registry.as_ref().map_or(String::new(), |registry| members(status.nodes.len(), registry));
     let below = absent(status) + &failed(status) + &shares(&status.shares, width);
     if status.exits.is_empty() {
@@ -53,7 +53,7 @@ fn text(status: &Status, width: Width) -> String {
 }
 
 /// What is refused because nodes are not known, or not there: lines.
-fn absent(status: &Status) -> String {
+fn absent(status: &OverlayStatus) -> String {
     if !status.is_known {
         return "the nodes of the overlay are not known yet: streams whose path would be chosen are refused\n".into();
     }

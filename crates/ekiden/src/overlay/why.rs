@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-use ekiden_relay::{CandidateStatus, DestinationError, ExitStatus, LastStatus, Pattern, Status, Target};
+use ekiden_relay::{CandidateStatus, DestinationError, ExitStatus, LastStatus, OverlayStatus, Pattern, Target};
 use ekiden_report::Table;
 use ekiden_units::{HostPort, without_dot};
 use serde::Serialize;
@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// The same facts for a script.
-fn told(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus]) -> Value {
+fn told(status: &OverlayStatus, destination: &str, way: &Way, places: &[&ExitStatus]) -> Value {
     let (name, because, exit, nodes) = match way {
         Way::Refused(route) => ("refuse", format!("the route to {route} refuses it"), None, None),
         Way::Chain(route, chain) => ("chain", format!("the route to {route} says which way"), None, Some(chain)),
@@ -57,7 +57,7 @@ fn told(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus]) -
 
 /// The failed legs to an exit, and on the paths to it.
 fn failed_legs<'a>(
-    status: &'a Status,
+    status: &'a OverlayStatus,
     exit: Option<&'a String>,
     places: &'a [&ExitStatus],
 ) -> impl Iterator<Item = FailedLeg<'a>> {
@@ -72,7 +72,7 @@ fn failed_legs<'a>(
 
 /// Why and since when another node near a destination is tried before its exit, and which.
 fn last<'a>(
-    status: &'a Status,
+    status: &'a OverlayStatus,
     way: &'a Way,
     destination: &'a str,
 ) -> impl Iterator<Item = (&'a LastStatus, &'a String)> {
@@ -106,7 +106,13 @@ struct FailedLeg<'a> {
     ago_s: Option<f64>,
 }
 
-fn text(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus], columns: Option<usize>) -> String {
+fn text(
+    status: &OverlayStatus,
+    destination: &str,
+    way: &Way,
+    places: &[&ExitStatus],
+    columns: Option<usize>,
+) -> String {
     let node = &status.node;
     let (exit, because, of) = match way {
         Way::Refused(route) => return format!("{destination}: the route to {route} refuses it\n"),
@@ -182,7 +188,7 @@ impl Way {
 }
 
 /// What the first route for the destination says. A node's name stands for streams to that node.
-fn way(status: &Status, destination: &str) -> Result<Way, DestinationError> {
+fn way(status: &OverlayStatus, destination: &str) -> Result<Way, DestinationError> {
     if status.nodes.iter().any(|node| node.name == destination) {
         return Ok(match destination == status.node {
             true => Way::Here("it is this node"),
@@ -222,7 +228,7 @@ fn way(status: &Status, destination: &str) -> Result<Way, DestinationError> {
 }
 
 /// The nodes near a destination, those with the narrowest pattern first.
-fn exits_near(status: &Status, target: &Target) -> Vec<String> {
+fn exits_near(status: &OverlayStatus, target: &Target) -> Vec<String> {
     let all = status.nodes.iter().filter_map(|node| Some((&node.name, narrowest(&node.near, target)?)));
     let mut all: Vec<_> = all.collect();
     all.sort_by_key(|(_, specificity)| Reverse(*specificity));
@@ -241,7 +247,7 @@ fn has_leg(node: &str, path: &[String], [from, to]: [&str; 2]) -> bool {
     all.windows(2).any(|pair| pair == [from, to] || pair == [to, from])
 }
 
-fn explain(text: &mut String, status: &Status, place: &ExitStatus, columns: Option<usize>) {
+fn explain(text: &mut String, status: &OverlayStatus, place: &ExitStatus, columns: Option<usize>) {
     let node = &status.node;
     let what = match place.policy.as_str() {
         "" => format!("{} streams", place.kind),
@@ -303,7 +309,7 @@ mod tests {
     use super::*;
 
     /// Paris, with two routes to tokyo, of which one goes through delhi, and a third one of another kind.
-    fn status(failed: Value) -> Status {
+    fn status(failed: Value) -> OverlayStatus {
         let route = |to: &str, kind: Option<&str>, policy: &str| json!({"to": [to], "way": "auto", "nodes": [], "exit": null, "kind": kind, "policy": policy});
         let candidate =
             |path: &[&str]| json!({"path": path, "sure_bit_s": 1, "hoped_bit_s": 1, "rtt_ms": 1.0, "age_s": 1.0});
@@ -327,7 +333,7 @@ mod tests {
         serde_json::from_value(status).unwrap()
     }
 
-    fn said(status: &Status, destination: &str) -> String {
+    fn said(status: &OverlayStatus, destination: &str) -> String {
         let way = way(status, destination).unwrap();
         let places: Vec<_> = status.exits.iter().filter(|place| way.has(place)).collect();
         text(status, destination, &way, &places, None)

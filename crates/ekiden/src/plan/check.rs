@@ -16,7 +16,7 @@ use crate::out;
 
 /// Where a plan is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Engine {
     /// In virtual time.
     Simulator,
     /// On the kernel's TCP.
@@ -65,7 +65,7 @@ impl Checked {
 }
 
 /// Simulates and runs the direct path and the chosen remedy, or all of them, `runs` times each, each time with another seed.
-pub fn run(path: &Path, plan: &Plan, all: bool, places: &[Place], runs: u64) -> anyhow::Result<Vec<Checked>> {
+pub fn run(path: &Path, plan: &Plan, all: bool, places: &[Engine], runs: u64) -> anyhow::Result<Vec<Checked>> {
     let children = Children::new().context("cannot wait for signals")?;
     let mut folder = tempfile::Builder::new();
     let folder = folder.prefix("ekiden-plan-").permissions(fs::Permissions::from_mode(0o700));
@@ -97,8 +97,8 @@ pub fn run(path: &Path, plan: &Plan, all: bool, places: &[Place], runs: u64) -> 
             let mut found = Vec::new();
             for seed in 1..=runs {
                 let shown = match place {
-                    Place::Simulator => "simulator".to_owned(),
-                    Place::Lab => format!("lab, {:.0} s", plan.seconds),
+                    Engine::Simulator => "simulator".to_owned(),
+                    Engine::Lab => format!("lab, {:.0} s", plan.seconds),
                 };
                 let run = if runs > 1 { format!(", run {seed} of {runs}") } else { String::new() };
                 out::note(format_args!("{said}: {shown}{run}"));
@@ -111,8 +111,8 @@ pub fn run(path: &Path, plan: &Plan, all: bool, places: &[Place], runs: u64) -> 
                 }
             }
             match place {
-                Place::Simulator => result.simulated_bit_s = median(&found),
-                Place::Lab => {
+                Engine::Simulator => result.simulated_bit_s = median(&found),
+                Engine::Lab => {
                     let calm: Vec<_> = found.iter().copied().filter(|(_, is_disturbed)| !is_disturbed).collect();
                     result.lab_is_disturbed = calm.is_empty() && !found.is_empty();
                     result.lab_bit_s = median(&calm).or(median(&found));
@@ -144,13 +144,13 @@ pub fn failure(checked: &[Checked]) -> anyhow::Result<()> {
 }
 
 /// The goodput of a run, and whether the machine disturbed it; or the exit code and what the run said.
-fn one(children: &Children, scenario: &File, place: Place) -> anyhow::Result<Result<(f64, bool), (u8, String)>> {
+fn one(children: &Children, scenario: &File, place: Engine) -> anyhow::Result<Result<(f64, bool), (u8, String)>> {
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
-    let record = scenario.with_extension(if place == Place::Lab { "lab.json" } else { "simulated.json" });
+    let record = scenario.with_extension(if place == Engine::Lab { "lab.json" } else { "simulated.json" });
     let mut command = Command::new(program);
     match place {
-        Place::Lab => command.args(["lab", "run"]).arg(format!("--ends-with={}", std::process::id())),
-        Place::Simulator => command.arg("simulate"),
+        Engine::Lab => command.args(["lab", "run"]).arg(format!("--ends-with={}", std::process::id())),
+        Engine::Simulator => command.arg("simulate"),
     };
     command.arg("--record").arg(&record).arg("--").arg(scenario);
     let Some(ended) = children.run(&mut command)? else {

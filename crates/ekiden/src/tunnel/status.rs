@@ -2,7 +2,7 @@
 
 use ekiden_report::Table;
 use ekiden_tunnel::RATE_WINDOW;
-use ekiden_tunnel::status::{ConnectionStatus, PeerStatus, Status, ask};
+use ekiden_tunnel::status::{ConnectionStatus, PeerStatus, TunnelStatus, ask};
 use ekiden_units::BitRate;
 
 use crate::out;
@@ -55,7 +55,7 @@ fn there(one: &ConnectionStatus, value: String) -> String {
 }
 
 /// With all columns, or with the most important ones, within `within` columns of the terminal.
-fn text(status: &Status, is_wide: bool, within: Option<usize>) -> String {
+fn text(status: &TunnelStatus, is_wide: bool, within: Option<usize>) -> String {
     let columns = || COLUMNS.iter().filter(|(_, always, _)| is_wide || *always);
     let mut table = Table::new(std::iter::once("connection").chain(columns().map(|(title, ..)| *title)));
     for peer in &status.peers {
@@ -64,7 +64,7 @@ fn text(status: &Status, is_wide: bool, within: Option<usize>) -> String {
             table.row(std::iter::once(format!("{} {}", peer.name, one.number)).chain(cells));
         }
     }
-    let Status { device, name, unroutable, foreign, device_refused, device_dropped, .. } = status;
+    let TunnelStatus { device, name, unroutable, foreign, device_refused, device_dropped, .. } = status;
     let foreign_of = |peer: &PeerStatus| {
         let last = peer.foreign_last.as_ref()?;
         Some(format!("{}: {} of these, the last from {last}\n", peer.name, peer.foreign))
@@ -99,7 +99,7 @@ mod tests {
             ..ConnectionStatus::default()
         };
         let peers = vec![PeerStatus { name: "island-node".into(), connections: vec![one], ..PeerStatus::default() }];
-        let status = Status { peers, unroutable: 1_000_000, foreign: 1_000_000, ..Status::default() };
+        let status = TunnelStatus { peers, unroutable: 1_000_000, foreign: 1_000_000, ..TunnelStatus::default() };
         let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
         let narrow = text(&status, false, Some(80));
         assert!(narrow.contains("27801.0") && !narrow.contains("2001:db8"), "{narrow}");

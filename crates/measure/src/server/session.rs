@@ -19,7 +19,7 @@ use ekiden_diagnosis::hole;
 use ekiden_measure_proto::message::{
     Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_text,
 };
-use ekiden_measure_proto::seen::{Seen, Side};
+use ekiden_measure_proto::seen::{LoadSeen, Side};
 use ekiden_measure_proto::settings::Asked;
 
 /// How long a client may look at the idle path before it starts the load, and a load may take beyond what was asked for.
@@ -190,7 +190,7 @@ async fn measure(
 }
 
 /// Tells all that was seen.
-async fn results(connection: &Connection, seen: Vec<Seen>, within: Duration) -> io::Result<()> {
+async fn results(connection: &Connection, seen: Vec<LoadSeen>, within: Duration) -> io::Result<()> {
     for seen in seen {
         report(connection, seen, within).await?;
     }
@@ -204,7 +204,7 @@ fn describe(streams: u32, ways: &[Way]) -> String {
 }
 
 /// What this end has received of the way forth, and sent on the way back.
-fn carried(ways: &[Way], seen: &[Seen]) -> String {
+fn carried(ways: &[Way], seen: &[LoadSeen]) -> String {
     let of = |way: &Way| {
         let bytes = seen.iter().filter(|seen| seen.way == *way).map(|seen| seen.end.bytes).fold(0, u64::saturating_add);
         format!("{:.1} MB {}", bytes as f64 / 1e6, if Side::Far.sends(*way) { "sent" } else { "received" })
@@ -320,8 +320,8 @@ async fn load(server: &Server, connection: &Connection, wanted: &Wanted, running
 }
 
 /// Tells what was seen of a stream.
-async fn report(connection: &Connection, seen: Seen, within: Duration) -> io::Result<()> {
-    let Seen { way, stream, end, rows } = seen;
+async fn report(connection: &Connection, seen: LoadSeen, within: Duration) -> io::Result<()> {
+    let LoadSeen { way, stream, end, rows } = seen;
     for rows in rows.chunks(ROWS) {
         control::send(connection, &Reply::Rows { way, stream, rows: rows.to_vec() }, within).await?;
     }

@@ -12,7 +12,7 @@ fn wanted() -> Wanted<'static> {
         relays_most: 1,
         size: None,
         class: Class::Bulk,
-        direction: Direction::Up,
+        direction: DataDirection::Up,
         current: None,
         prices: None,
     }
@@ -100,11 +100,11 @@ fn of_many_nodes_those_are_asked_first_that_were_asked_the_longest_ago() {
 #[test]
 fn most_bytes_say_which_way_counts_and_old_ones_say_little() {
     let mut places = Places::<()>::new(1);
-    assert_eq!(places.direction("paris"), Direction::Down);
+    assert_eq!(places.direction("paris"), DataDirection::Down);
     places.carried("paris", 1 << 31, 1 << 20);
-    assert_eq!(places.direction("paris"), Direction::Up);
+    assert_eq!(places.direction("paris"), DataDirection::Up);
     (0..4).for_each(|_| places.carried("paris", 0, 1 << 30));
-    assert_eq!(places.direction("paris"), Direction::Down);
+    assert_eq!(places.direction("paris"), DataDirection::Down);
 }
 
 /// Perth knows the direct path as bad, and Cairo and Delhi as good.

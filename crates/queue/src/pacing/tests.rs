@@ -37,7 +37,7 @@ impl Path {
     /// Returns how much has gone of all.
     fn step_beside(&mut self, queued: f64, is_begun: bool) -> f64 {
         let rtt = self.rtt_min + queued / self.rate + self.others;
-        let seen = Seen {
+        let seen = PathSeen {
             rtt: Time((rtt * 1e9) as u64),
             acked: self.delivered as u64,
             arrived: self.delivered as u64,
@@ -220,7 +220,7 @@ fn a_loss_of_a_connection_with_little_to_send_sets_no_window() {
         let now = Time::ms(at * 50);
         pacing.waiting(now, false);
         let (sent, retransmits) = (100 * at, u64::from(at > 50));
-        let seen = Seen { rtt: Time::ms(100), acked: sent, arrived: sent, retransmits, in_flight: 100 };
+        let seen = PathSeen { rtt: Time::ms(100), acked: sent, arrived: sent, retransmits, in_flight: 100 };
         assert_eq!(pacing.look(now, seen), None);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::Keeper;
 use crate::error::RegistryError;
 use crate::gateway::{Event, EventKind, Header};
-use crate::keys::Place;
+use crate::keys::RegistryKey;
 
 impl Keeper {
     /// Tells the node of its members, if they have changed.
@@ -85,7 +85,7 @@ impl Keeper {
     /// Counts what a node writes: one that floods etcd is no member meanwhile.
     pub(super) fn count(&mut self, event: &Event) {
         let key = std::str::from_utf8(&event.kv.key).unwrap_or_default();
-        let Place::Node(name) = self.keys.place(key) else { return };
+        let RegistryKey::Node(name) = self.keys.place(key) else { return };
         if event.kind == EventKind::Put && self.view.admitted(name).is_some() {
             self.noisy.count(name);
         }

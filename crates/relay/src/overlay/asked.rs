@@ -2,7 +2,7 @@
 
 use ekiden_overlay::known::Known;
 use ekiden_overlay::path::Class;
-use ekiden_overlay::places::Place;
+use ekiden_overlay::places::ExitPaths;
 use ekiden_relay_proto::Target;
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ pub fn answer<'a>(
     line: &[u8],
     config: &'a Config,
     known: &'a Known,
-    places: impl Iterator<Item = (&'a str, &'a (Auto, Class), &'a Place)>,
+    places: impl Iterator<Item = (&'a str, &'a (Auto, Class), &'a ExitPaths)>,
     now: Time,
 ) -> Vec<u8> {
     let answer = question(line).and_then(|question| About { known, now }.answer(&question, config, places));
@@ -102,7 +102,7 @@ impl<'a> About<'a> {
         &self,
         question: &Question,
         config: &'a Config,
-        mut places: impl Iterator<Item = (&'a str, &'a (Auto, Class), &'a Place)>,
+        mut places: impl Iterator<Item = (&'a str, &'a (Auto, Class), &'a ExitPaths)>,
     ) -> Result<Answer<'a>, String> {
         let overlay = config.overlay.as_ref().ok_or("this node is of no overlay")?;
         let own = config.name.as_str();
@@ -152,7 +152,7 @@ impl<'a> About<'a> {
     }
 
     /// What is known of the path in use at a place, and of the direct one.
-    fn over(&self, own: &'a str, exit: &'a str, kind: Class, place: Option<&'a Place>) -> Answer<'a> {
+    fn over(&self, own: &'a str, exit: &'a str, kind: Class, place: Option<&'a ExitPaths>) -> Answer<'a> {
         let current = place.and_then(|place| place.choice.current());
         let path = current.map(|(path, since, _)| {
             let since = seconds(self.now.since(since));

@@ -17,7 +17,7 @@ const STALLS_ROUNDS: u32 = 8;
 
 /// What is kept of a connection that carries a stream.
 #[derive(Debug)]
-pub struct Seen {
+pub struct LegSeen {
     pub leg: OnLeg,
     /// The place of its class.
     pub class: usize,
@@ -43,7 +43,7 @@ pub struct SeenNow {
     pub received_bytes: u64,
 }
 
-impl Seen {
+impl LegSeen {
     /// `info` is what the connection says as the stream begins.
     pub fn new(leg: OnLeg, class: usize, now: Time, info: Option<TcpInfo>) -> Self {
         let last = info.map(|info| (now, info));
@@ -122,8 +122,8 @@ mod tests {
 
     use super::*;
 
-    fn seen() -> Seen {
-        Seen::new(OnLeg { peer: "paris".into(), taken: None, class: None, owner: None }, 0, Time(0), None)
+    fn seen() -> LegSeen {
+        LegSeen::new(OnLeg { peer: "paris".into(), taken: None, class: None, owner: None }, 0, Time(0), None)
     }
 
     /// A second in which `bytes` were acknowledged, and all of it was busy.

@@ -13,7 +13,7 @@ use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
 
 use super::OnLeg;
-use super::seen::Seen;
+use super::seen::LegSeen;
 use crate::config::classes::{BULK, Classes};
 
 /// How often a leg that is shared is looked at, while few streams are on it ...
@@ -34,7 +34,7 @@ pub struct Shares {
 impl Shares {
     /// Takes new classes. If they differ, what was seen of the legs is forgotten, and streams are of them from now on. Returns whether a leg
     /// is to be looked at.
-    pub fn configure(&mut self, classes: &Classes, watched: &WatchedSockets<Seen>, now: Time) -> bool {
+    pub fn configure(&mut self, classes: &Classes, watched: &WatchedSockets<LegSeen>, now: Time) -> bool {
         if self.classes == *classes {
             return false;
         }
@@ -66,7 +66,7 @@ impl Shares {
     }
 
     /// Looks at the legs that are shared, and paces their connections. Returns when to look again; `None` if no leg is shared.
-    pub fn look(&mut self, watched: &WatchedSockets<Seen>, now: Time) -> Option<Duration> {
+    pub fn look(&mut self, watched: &WatchedSockets<LegSeen>, now: Time) -> Option<Duration> {
         let Self { services, legs, .. } = self;
         legs.retain(|_, leg| leg.has_streams(now));
         let mut streams: BTreeMap<Arc<str>, Vec<StreamSeen>> = legs
@@ -116,7 +116,7 @@ pub struct ShareStatus {
 }
 
 /// What is held to what now.
-pub fn status(watched: &WatchedSockets<Seen>, classes: &Classes) -> Vec<ShareStatus> {
+pub fn status(watched: &WatchedSockets<LegSeen>, classes: &Classes) -> Vec<ShareStatus> {
     let mut shares: BTreeMap<(Arc<str>, usize), (u64, Option<u64>)> = BTreeMap::new();
     watched.each(|_, seen, _| {
         let (streams, held) = shares.entry((seen.leg.peer.clone(), seen.class)).or_insert((0, Some(0)));

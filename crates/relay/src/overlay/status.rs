@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ekiden_overlay::choice::Why;
-use ekiden_overlay::path::{Class, Direction, Path};
-use ekiden_overlay::places::Place;
+use ekiden_overlay::path::{Class, DataDirection, Path};
+use ekiden_overlay::places::ExitPaths;
 use ekiden_service::status::{StatusError, Whose, ask as ask_status};
 use ekiden_service::status_socket;
 use ekiden_units::Time;
@@ -18,7 +18,7 @@ use crate::config::route::{Auto, Route, Way};
 
 /// A node's overlay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Status {
+pub struct OverlayStatus {
     /// The node that tells.
     pub node: String,
     /// How its registration in etcd is, if it has one.
@@ -216,7 +216,7 @@ pub fn socket_name(node: &str) -> String {
 ///
 /// # Errors
 /// If there is none, or it does not answer.
-pub fn ask(node: Option<&str>) -> Result<Status, StatusError> {
+pub fn ask(node: Option<&str>) -> Result<OverlayStatus, StatusError> {
     let node = match node {
         Some(node) => node.to_owned(),
         None => match &status_socket::names(SOCKETS).unwrap_or_default()[..] {
@@ -242,8 +242,8 @@ pub(super) fn seconds(time: Time) -> f64 {
     Duration::from(time).as_secs_f64()
 }
 
-impl From<ekiden_registry::Status> for RegistryStatus {
-    fn from(status: ekiden_registry::Status) -> Self {
+impl From<ekiden_registry::MembershipStatus> for RegistryStatus {
+    fn from(status: ekiden_registry::MembershipStatus) -> Self {
         Self {
             endpoint: status.endpoint,
             since_s: status.since.as_secs_f64(),
@@ -255,7 +255,7 @@ impl From<ekiden_registry::Status> for RegistryStatus {
     }
 }
 
-pub(super) fn of(state: &State, config: &Config, now: Time) -> Status {
+pub(super) fn of(state: &State, config: &Config, now: Time) -> OverlayStatus {
     let State { known, places, order, .. } = state;
     let members = config.overlay.iter().flat_map(|overlay| &overlay.members);
     let node = |(name, member): (&String, &crate::config::overlay::OverlayNode)| NodeStatus {
@@ -301,17 +301,17 @@ pub(super) fn of(state: &State, config: &Config, now: Time) -> Status {
         path: path.0.clone(),
         why: why.because().into(),
     };
-    let place = |(exit, (auto, kind), place): (&str, &(Auto, Class), &Place)| {
+    let place = |(exit, (auto, kind), place): (&str, &(Auto, Class), &ExitPaths)| {
         let current = place.choice.current();
         let direction = places.direction(exit);
         ExitStatus {
             exit: exit.into(),
-            is_up: direction == Direction::Up,
+            is_up: direction == DataDirection::Up,
             kind: kind.word().into(),
             policy: policy(auto),
             direction: match direction {
-                Direction::Down => "from the destination".into(),
-                Direction::Up => "to the destination".into(),
+                DataDirection::Down => "from the destination".into(),
+                DataDirection::Up => "to the destination".into(),
             },
             path: current.map_or(Vec::new(), |(path, ..)| path.0.clone()),
             since_s: current.map(|(_, since, _)| seconds(now.since(since))),
@@ -335,7 +335,19 @@ pub(super) fn of(state: &State, config: &Config, now: Time) -> Status {
         LastStatus { exit: exit.into(), to: to.map(Into::into), since_s }
     });
     let last = last.collect();
-    Status { node, registry: None, nodes, absent, is_known, legs, failed, routes, exits, last, shares: Vec::new() }
+    OverlayStatus {
+        node,
+        registry: None,
+        nodes,
+        absent,
+        is_known,
+        legs,
+        failed,
+        routes,
+        exits,
+        last,
+        shares: Vec::new(),
+    }
 }
 
 fn route(of: &Route, config: &Config) -> RouteStatus {

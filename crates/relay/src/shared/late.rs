@@ -24,7 +24,7 @@ pub struct LateStreams {
 }
 
 /// A place, until it is dropped.
-pub struct Place {
+pub struct LatePlace {
     _of_all: OwnedSemaphorePermit,
     _of_client: QuotaGuard<ClientKey>,
 }
@@ -38,10 +38,10 @@ impl Default for LateStreams {
 
 impl LateStreams {
     /// A place for a stream of this client; `None` where there is none, or the client has its share.
-    pub fn take(&self, client: ClientKey, over_leg: bool) -> Option<Place> {
+    pub fn take(&self, client: ClientKey, over_leg: bool) -> Option<LatePlace> {
         let of_client = self.shares.acquire(client, SHARE).ok()?;
         let places = if over_leg { &self.over_legs } else { &self.direct };
-        Some(Place { _of_all: places.clone().try_acquire_owned().ok()?, _of_client: of_client })
+        Some(LatePlace { _of_all: places.clone().try_acquire_owned().ok()?, _of_client: of_client })
     }
 }
 

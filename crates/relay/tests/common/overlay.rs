@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ekiden_keys::Identity;
-use ekiden_relay::{Config, Relay, Status, socket_name};
+use ekiden_relay::{Config, OverlayStatus, Relay, socket_name};
 use ekiden_service::status_socket;
 
 use super::{directory, socks, spare_port};
@@ -111,7 +111,7 @@ impl Overlay {
         (code == 0).then_some(stream)
     }
 
-    pub fn status(&self, number: usize) -> Status {
+    pub fn status(&self, number: usize) -> OverlayStatus {
         serde_json::from_slice(&status_socket::ask(&socket_name(&self.name(number))).unwrap()).unwrap()
     }
 

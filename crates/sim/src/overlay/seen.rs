@@ -7,7 +7,7 @@ use ekiden_tcp::{Connection, State, TcpInfo};
 use ekiden_units::Time;
 
 /// What is kept of a connection that carries a stream.
-pub(super) struct Seen {
+pub(super) struct LegSeen {
     pub judged: Judged,
     last: (Time, TcpInfo),
     rate_before: f64,
@@ -17,7 +17,7 @@ pub(super) struct Seen {
     waits: (u64, Time),
 }
 
-impl Seen {
+impl LegSeen {
     /// A stream begins on a connection.
     pub fn new(now: Time, info: TcpInfo) -> Self {
         let waits = (info.acked_bytes, now);

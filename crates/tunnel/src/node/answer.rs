@@ -5,10 +5,10 @@ use ekiden_net::device;
 use super::Node;
 use super::slot::PeerState;
 use crate::config::Peer;
-use crate::status::{PeerStatus, Status};
+use crate::status::{PeerStatus, TunnelStatus};
 
 impl Node {
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> TunnelStatus {
         let peer = |((name, settings), peer): ((&String, &Peer), &PeerState)| PeerStatus {
             name: name.clone(),
             foreign: peer.foreign.get().0,
@@ -18,7 +18,7 @@ impl Node {
                 .map(|(number, slot)| slot.status(number, settings.classes.name(number)))
                 .collect(),
         };
-        Status {
+        TunnelStatus {
             device: self.config.device.name.clone(),
             name: self.config.name.clone(),
             unroutable: self.unroutable.get(),

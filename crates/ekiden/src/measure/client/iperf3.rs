@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::usage::{command_line, misused};
 use ekiden_diagnosis::thinned::Thinned;
-use ekiden_iperf3::{Direction, Outcome, Settings, StreamOutcome, Until};
+use ekiden_iperf3::{LoadDirection, Outcome, Settings, StreamOutcome, Until};
 use ekiden_measure::client::Progress;
 use ekiden_measure::server::end_settings;
 use ekiden_measure_proto::message::{LOOKS_MOST, ROWS_MOST};
@@ -64,9 +64,9 @@ fn settings(name: &str, via: Option<&String>, asked: &LoadSettings) -> anyhow::R
         misused(&format!("an iperf3 server is not asked for {flag}"));
     }
     let direction = match asked.ways[..] {
-        [Way::Forth] => Direction::Send,
-        [Way::Back] => Direction::Receive,
-        _ => Direction::Both,
+        [Way::Forth] => LoadDirection::Send,
+        [Way::Back] => LoadDirection::Receive,
+        _ => LoadDirection::Both,
     };
     let plain = Settings::new(name);
     let bytes = asked.bytes.map(Bytes);

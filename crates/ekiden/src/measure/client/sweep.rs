@@ -185,7 +185,7 @@ fn word(load: &ekiden_record::Load) -> &'static str {
     }
 }
 
-impl Display for super::Direction {
+impl Display for super::AskedWay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let word = match self {
             Self::Forth => "forth",

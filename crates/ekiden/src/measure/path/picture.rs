@@ -1,12 +1,12 @@
 //! What a load of a path looked like: round trips over time, and what came.
 
-use ekiden_diagnosis::path::Seen;
+use ekiden_diagnosis::path::PathPicture;
 use ekiden_record::{Finding, PathDirection, PathRecord, Way};
 use ekiden_report::{LineChart, Series, stacked};
 use jiff::Timestamp;
 
 /// Two charts for each direction. What is concluded from them stands as a level in each.
-pub fn picture(record: &PathRecord, seen: &[Seen]) -> String {
+pub fn picture(record: &PathRecord, seen: &[PathPicture]) -> String {
     let date = Timestamp::from_millisecond(record.started_unix_ms as i64).unwrap_or_default();
     let date = date.strftime("%F %R UTC");
     let title = format!("The path from {} to {}, {date}", record.from, record.to);
@@ -14,7 +14,7 @@ pub fn picture(record: &PathRecord, seen: &[Seen]) -> String {
     stacked(&title, &charts)
 }
 
-fn charts(record: &PathRecord, seen: &Seen, date: &str) -> [LineChart; 2] {
+fn charts(record: &PathRecord, seen: &PathPicture, date: &str) -> [LineChart; 2] {
     let (direction, ends) = match seen.way {
         Way::Forth => (&record.forth, format!("{} → {}", record.from, record.to)),
         Way::Back => (&record.back, format!("{} → {}", record.to, record.from)),

@@ -132,7 +132,8 @@ fn direction(plan: &Plan, ran: &Ran, from: usize) -> Result<(), String> {
     // Once both ends were said, the kernel delivers, whatever becomes of the process.
     let node = if from == 0 { plan.nodes - 1 } else { 0 };
     let dies = matches!(plan.faults[..], [(_, Fault::Kill(of) | Fault::Stop(of))] if of == node);
-    if dies && ran.done.has_ended[node] && plan.hosts[1 - from].reads_on() && !plan.is_limited() {
+    let stays = plan.hosts[1 - from].reads_on() && receiver.has_reset_at.is_none();
+    if dies && ran.done.has_ended[node] && stays && !plan.is_limited() {
         ensure(has_heard && is_whole, "its node had both ends")?;
     }
     // Also one that does not read is reset, in time, if it was told no end.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::overlay::Overlay;
 use crate::common::sick::{Sickness, is_served, sick};
 use crate::common::*;
-use ekiden_relay::Status;
+use ekiden_relay::OverlayStatus;
 
 const CLIENTS: usize = 4;
 /// `limits.connect`. No client waits for a part of it.

@@ -1,6 +1,6 @@
 //! `ekiden overlay nodes`.
 
-use ekiden_relay::Status;
+use ekiden_relay::OverlayStatus;
 use ekiden_report::Table;
 use serde_json::json;
 

@@ -108,44 +108,56 @@ pub(crate) struct RawTcp {
     pub rtt_per_window: Option<bool>,
 }
 
-#[derive(Deserialize, Clone)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RawLink {
-    #[serde(deserialize_with = "pair")]
-    pub ends: [Spanned<String>; 2],
-    // Those of a direction, for both.
-    pub rate: Option<Spanned<RawRate>>,
-    pub delay: Option<Spanned<Time>>,
-    pub jitter: Option<Spanned<Time>>,
-    pub queue: Option<Spanned<Queue>>,
-    pub discipline: Option<Discipline>,
-    pub policer: Option<RawPolicer>,
-    pub loss: Option<Spanned<Fraction>>,
-    pub loss_burst: Option<Spanned<u32>>,
-    pub reorder: Option<Spanned<Fraction>>,
-    pub reorder_by: Option<Spanned<Time>>,
-    pub changes: Option<Vec<Spanned<RawChange>>>,
-    pub outages: Option<Vec<Spanned<RawOutage>>>,
-    pub forth: Option<RawDirection>,
-    pub back: Option<RawDirection>,
-    pub mtu: Option<Spanned<u32>>,
+/// Defines a link and its directions by the keys of a direction, which a link may have for both.
+macro_rules! link {
+    ($($key:ident: $type:ty,)+) => {
+        #[derive(Deserialize, Clone)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct RawLink {
+            #[serde(deserialize_with = "pair")]
+            pub ends: [Spanned<String>; 2],
+            $(pub $key: Option<$type>,)+
+            pub forth: Option<RawDirection>,
+            pub back: Option<RawDirection>,
+            pub mtu: Option<Spanned<u32>>,
+        }
+
+        #[derive(Deserialize, Default, Clone)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct RawDirection {
+            $(pub $key: Option<$type>,)+
+        }
+
+        impl RawLink {
+            /// The keys of both directions, each with those that it shares with the other one.
+            pub fn directions(self) -> [RawDirection; 2] {
+                let both = RawDirection { $($key: self.$key,)+ };
+                [self.forth, self.back].map(|own| own.unwrap_or_default().or(both.clone()))
+            }
+        }
+
+        impl RawDirection {
+            /// With the other's values for keys that it has not.
+            fn or(self, other: Self) -> Self {
+                Self { $($key: self.$key.or(other.$key),)+ }
+            }
+        }
+    };
 }
 
-#[derive(Deserialize, Default, Clone)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RawDirection {
-    pub rate: Option<Spanned<RawRate>>,
-    pub delay: Option<Spanned<Time>>,
-    pub jitter: Option<Spanned<Time>>,
-    pub queue: Option<Spanned<Queue>>,
-    pub discipline: Option<Discipline>,
-    pub policer: Option<RawPolicer>,
-    pub loss: Option<Spanned<Fraction>>,
-    pub loss_burst: Option<Spanned<u32>>,
-    pub reorder: Option<Spanned<Fraction>>,
-    pub reorder_by: Option<Spanned<Time>>,
-    pub changes: Option<Vec<Spanned<RawChange>>>,
-    pub outages: Option<Vec<Spanned<RawOutage>>>,
+link! {
+    rate: Spanned<RawRate>,
+    delay: Spanned<Time>,
+    jitter: Spanned<Time>,
+    queue: Spanned<Queue>,
+    discipline: Discipline,
+    policer: RawPolicer,
+    loss: Spanned<Fraction>,
+    loss_burst: Spanned<u32>,
+    reorder: Spanned<Fraction>,
+    reorder_by: Spanned<Time>,
+    changes: Vec<Spanned<RawChange>>,
+    outages: Vec<Spanned<RawOutage>>,
 }
 
 #[derive(Deserialize, Clone)]

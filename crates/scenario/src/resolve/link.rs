@@ -40,12 +40,9 @@ impl Checker<'_> {
                 return Err(self.wrong(link.ends[1].span(), reason));
             }
             let mtu = self.within("mtu", &link.mtu, DEFAULT_MTU, &MTUS)?;
-            let (both, forth, back) = apart(link);
-            let direction = |key, own: Option<RawDirection>| {
-                let raw = own.unwrap_or_default().or(both.clone());
-                self.direction(&name, key, &raw, mtu)
-            };
-            let (forth, back) = (direction("forth", forth)?, direction("back", back)?);
+            let [forth, back] = link.directions();
+            let (forth, back) =
+                (self.direction(&name, "forth", &forth, mtu)?, self.direction(&name, "back", &back, mtu)?);
             links.insert(name.get_ref().clone(), Link { ends, forth, back });
         }
         Ok(links)
@@ -167,45 +164,6 @@ impl Checker<'_> {
         match raw.get(LONGEST_SCHEDULE) {
             Some(next) => Err(self.wrong(next.span(), format!("{key}: more than {LONGEST_SCHEDULE}"))),
             None => Ok(()),
-        }
-    }
-}
-
-/// The keys for both directions, and those for one of them.
-fn apart(link: RawLink) -> (RawDirection, Option<RawDirection>, Option<RawDirection>) {
-    let both = RawDirection {
-        rate: link.rate,
-        delay: link.delay,
-        jitter: link.jitter,
-        queue: link.queue,
-        discipline: link.discipline,
-        policer: link.policer,
-        loss: link.loss,
-        loss_burst: link.loss_burst,
-        reorder: link.reorder,
-        reorder_by: link.reorder_by,
-        changes: link.changes,
-        outages: link.outages,
-    };
-    (both, link.forth, link.back)
-}
-
-impl RawDirection {
-    /// With the other's values for keys that it has not.
-    fn or(self, other: Self) -> Self {
-        Self {
-            rate: self.rate.or(other.rate),
-            delay: self.delay.or(other.delay),
-            jitter: self.jitter.or(other.jitter),
-            queue: self.queue.or(other.queue),
-            discipline: self.discipline.or(other.discipline),
-            policer: self.policer.or(other.policer),
-            loss: self.loss.or(other.loss),
-            loss_burst: self.loss_burst.or(other.loss_burst),
-            reorder: self.reorder.or(other.reorder),
-            reorder_by: self.reorder_by.or(other.reorder_by),
-            changes: self.changes.or(other.changes),
-            outages: self.outages.or(other.outages),
         }
     }
 }

@@ -220,9 +220,11 @@ fn flood(cluster: &Cluster, path: &str, lease: &str, values: impl Iterator<Item 
     let (begun, lease) = (Instant::now(), u64::from_str_radix(lease, 16).unwrap().to_string());
     let values: Vec<String> = values.collect();
     // Some at a time: one after the other they would be no flood where the disk is slow.
-    std::thread::scope(|scope| {
+    let post = &post;
+    thread::scope(|scope| {
         for some in values.chunks(values.len().div_ceil(8)) {
-            scope.spawn(|| {
+            let lease = &lease;
+            scope.spawn(move || {
                 for value in some {
                     post("kv/put", token, json!({ "key": base64(path), "value": base64(value), "lease": lease }));
                 }

@@ -19,7 +19,7 @@ use crate::between_streams::{POLL_LEAST, POLL_MOST};
 use crate::framing::{Framing, ResetCode};
 use crate::pump::{Pump, PumpError};
 
-/// So long nothing of what is refused is read, when enough of it was discarded.
+/// How long reading of refused data pauses once the limit on discarded data is reached.
 const DISCARD_PAUSE: Duration = Duration::from_secs(60);
 
 /// A side while its stream runs.
@@ -160,9 +160,9 @@ pub struct Pumps<'a, W: Wire> {
     pub to: &'a mut Pump<W>,
 }
 
-/// A side whose sending is refused: completes with true when its kernel has acknowledged all, if it `awaits_ack`; with false when more of
-/// what it sends is to be discarded. The refusal may come to nothing before: a host may read only after it has written, and a node that
-/// refuses the other direction waits in the same way.
+/// For a side whose data is refused: completes with true when its kernel has acknowledged everything, if it `awaits_ack`; with false after
+/// [`DISCARD_PAUSE`], when more of its data is to be discarded. Without that timeout the refusal might never arrive: a host may read only
+/// after it has written, and a node that refuses the other direction waits in the same way.
 async fn waits(stream: &impl Wire, awaits_ack: bool) -> bool {
     let acknowledged = async {
         match awaits_ack {
@@ -173,7 +173,7 @@ async fn waits(stream: &impl Wire, awaits_ack: bool) -> bool {
     timeout(DISCARD_PAUSE, acknowledged).await.is_ok()
 }
 
-/// Completes when the other kernel has acknowledged all, or the connection has broken.
+/// Completes when the other kernel has acknowledged everything, or the connection has broken.
 pub async fn acknowledged(stream: &impl Wire) {
     let mut pause = POLL_LEAST;
     while stream.info().is_ok_and(|info| info.awaits_ack()) {

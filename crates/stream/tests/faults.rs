@@ -22,22 +22,22 @@ use executor::{Ran, run};
 use hosts::Ending;
 use plan::{Fault, Finish, Plan, Script, Tuning};
 
-/// So many schedules, on one thread. `EKIDEN_SCHEDULES` says how many others, on all processors, and `EKIDEN_FIRST` from which seed on.
+/// Default number of schedules, on one thread. `EKIDEN_SCHEDULES` sets another number, on all processors; `EKIDEN_FIRST` the first seed.
 const SCHEDULES: u64 = 100_000;
 
-/// By then, in milliseconds, two hosts that read on have heard of whatever has become of each other.
+/// Time limit, in milliseconds, within which two hosts that keep reading learn how the other one's direction has ended.
 const HEARD_MS: u64 = 600_000;
 
-/// For so long, in milliseconds, nodes wait for who takes nothing of what a host had said before its reset.
+/// How long nodes wait, in milliseconds, for a receiver that takes nothing of a reset host's last data.
 const PASSED_ON_MS: u64 = 400_000;
 
-/// What a host had said before its reset is passed on within this time, in milliseconds, to one that reads.
+/// Time limit, in milliseconds, within which a reset host's last data reaches a host that reads.
 const SAID_MS: u64 = 120_000;
 
-/// A refusal is told within this time, in milliseconds, to a host that reads.
+/// Time limit, in milliseconds, within which a host that reads learns that its data is refused.
 const REFUSED_MS: u64 = 50_000;
 
-/// What a timer may be late.
+/// How late a timer may fire.
 const SLACK: Duration = Duration::from_millis(5);
 
 #[test]

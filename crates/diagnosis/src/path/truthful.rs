@@ -1,6 +1,6 @@
 //! Nothing untrue is said of paths that are drawn at random, and what a path shows is mostly found.
 //!
-//! `EKIDEN_PATHS=1000 cargo test -p ekiden-diagnosis truthful` draws so many of each kind.
+//! `EKIDEN_PATHS=1000 cargo test -p ekiden-diagnosis truthful` draws 1000 paths of each kind.
 
 use ekiden_record::{Finding, Judgement, PathDirection, Way};
 use ekiden_units::random::Random;
@@ -11,7 +11,7 @@ use super::tests::is_true;
 use super::trace::Trace;
 use super::{find, round_trip, spent_before_second};
 
-/// So many paths of each kind, unless the environment says otherwise.
+/// Default number of paths of each kind, unless the environment sets another.
 const PATHS: u64 = 120;
 
 /// A policer of less than this part of the line's rate is not said to be absent.

@@ -134,7 +134,7 @@ impl Found {
     }
 }
 
-/// Paths of a kind: nothing untrue is said, and each of some findings is seen on so large a part of them.
+/// Checks paths of a kind: no finding is untrue, and each finding in `seen_least` is seen on at least the part of them that it names.
 fn check(kind: u64, seen_least: &[(&str, f64)], draw: fn(&mut Draw, u64) -> Path) {
     let paths = std::env::var("EKIDEN_PATHS").ok().and_then(|paths| paths.parse().ok()).unwrap_or(PATHS);
     let (mut untrue, mut seen) = (Vec::new(), std::collections::BTreeMap::<_, u64>::new());

@@ -59,7 +59,7 @@ pub fn run(settings: &Settings, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
     course.outcome(&results)
 }
 
-/// Says who is there instead of an iperf3 server, where that can be told.
+/// The error, naming the server that answers instead of an iperf3 server where it can be recognised.
 fn named(settings: &Settings, control: &Control, error: Error) -> Error {
     let is_strange = matches!(error, Error::NotIperf3(_) | Error::Gone { phase: Phase::Greet, .. });
     match is_strange && settings.via.is_none() && who::is_ekiden(control.server) {

@@ -51,8 +51,8 @@ impl<W: Wire> BetweenStreams<W> {
 }
 
 impl<W: Wire> BetweenStreams<W> {
-    /// Ends the connection, although a request may be on its way to this side. Whoever sent it sees an end and no reset, and so knows
-    /// that nothing of it was acted on. The kernel resets a connection that is closed with something unread.
+    /// Ends the connection, although a request may be on its way to this side. Its sender sees an end and no reset, and so knows
+    /// that nothing of it was acted on. The kernel would reset a connection that is closed with unread data.
     pub async fn end_unheard(self) {
         self.end_cleanly();
         if self.shut_down().is_err() {

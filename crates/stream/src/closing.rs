@@ -125,7 +125,7 @@ impl<W: Wire, A: Afterwards<W> + Send + 'static> Late<W, A> {
     /// Keeps the connections until all data has been delivered; the other side's without the client, once that has taken all.
     pub async fn deliver(self: Box<Self>, limits: Limits, expiry: Option<Box<Expiry>>, left_behind: impl LeftBehind) {
         let Self { client, upstream } = *self;
-        // Both receive the end before either is waited for.
+        // Send the end to both before waiting for either.
         if let Some(client) = &client {
             client.say_end();
         }

@@ -1,9 +1,9 @@
-//! One side of a stream while it runs: how it breaks, and what a host that has said its end and is then gone means for the rest.
+//! One side of a stream while it runs: how it breaks, and what happens to the rest when a host has sent its end and is then gone.
 //!
-//! A host may say its end and forget the connection while what it has said is still on its way, for minutes where a receiver or
-//! a leg is slow. Its kernel answers whatever comes after that with a reset. What it has said is passed on all the same, up to
-//! the end, as its own kernel would have done. What it is sent from then on is refused, and whoever sends it hears so behind the
-//! end (docs/design/protocol.md §6).
+//! A host may send its end and forget the connection while its data is still on its way, for minutes where a receiver or a leg is
+//! slow. Its kernel answers everything that arrives after that with a reset. The host's data is passed on all the same, up to the
+//! end, as its own kernel would have done. Data for the host is refused from then on, and its sender learns of the refusal behind
+//! the end (docs/design/protocol.md §6).
 
 use std::future::pending;
 use std::io;
@@ -119,8 +119,8 @@ impl<'a, W: Wire> Running<'a, W> {
         Poll::Pending
     }
 
-    /// What this side has said, up to its end, was passed on to `receiver`: this tells `receiver` that what it still sends is
-    /// refused. A node hears it behind the END. A host is reset as soon as it has everything: then this is ready.
+    /// Once this side's data, up to its end, was passed on to `receiver`, tells `receiver` that what it still sends is refused.
+    /// A node learns it behind the END. A host is reset as soon as it has everything: then this is ready.
     pub fn tell_refusal(
         &mut self,
         cx: &mut Context<'_>,

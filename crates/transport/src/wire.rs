@@ -1,4 +1,4 @@
-//! What a stream asks of a connection. [`crate::Connection`] has it of the kernel; tests have it of hosts and lines in virtual time.
+//! What a stream needs of a connection. [`crate::Connection`] implements it with the kernel; tests with hosts and lines in virtual time.
 
 use std::fmt::Debug;
 use std::future::poll_fn;
@@ -10,7 +10,7 @@ use ekiden_tcp_info::TcpInfo;
 
 use crate::budget::Room;
 
-/// What is noticed of a connection from which nobody reads.
+/// What can be noticed of a connection that is not being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Noticed {
     /// A FIN is behind what can be read.

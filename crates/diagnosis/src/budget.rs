@@ -3,14 +3,14 @@
 use crate::episodes::episodes;
 use ekiden_measure_proto::message::{Row, Trace};
 
-/// After the first loss so many round trips and so long pass until its episode is over.
+/// Duration of an episode of losses from its first loss on: this many round trips, plus this time in microseconds.
 const EPISODE_RTTS: u64 = 3;
 const EPISODE_US: u64 = 50_000;
 
-/// What a sender may hand over before the first look, and at least: then it can be told that all is spent.
+/// The least that a sender may hand over, in bytes, even if a budget is spent: a look at what was sent then shows that it is.
 const LEAST: u64 = 32 << 10;
 
-/// How many bytes a sender may have handed over. `seen` are a look and those before it; `None` before the first.
+/// How many bytes a sender may have handed over. `seen` are the latest sample and those before it; `None` before the first.
 pub fn allowance(trace: Trace, seen: Option<(&Row, &[Row])>) -> u64 {
     let budget =
         |bdps_most, bytes_least| seen.map_or(bytes_least, |(row, rows)| so_far(bdps_most, bytes_least, row, rows));
@@ -23,7 +23,7 @@ pub fn allowance(trace: Trace, seen: Option<(&Row, &[Row])>) -> u64 {
     }
 }
 
-/// Whether it ends now, where so many bytes have been sent in all, those sent again among them. `rows` are the samples before.
+/// Whether the sender ends now. `used` is the number of bytes sent, retransmissions included; `rows` are the samples before `row`.
 pub fn is_spent(trace: Trace, row: &Row, used: u64, rows: &[Row]) -> bool {
     match trace {
         Trace::No => false,
@@ -37,7 +37,7 @@ pub fn is_spent(trace: Trace, row: &Row, used: u64, rows: &[Row]) -> bool {
     }
 }
 
-/// The bytes of a budget, as the samples of a whole load show the product of bandwidth and delay.
+/// The bytes of a budget, by the bandwidth-delay product that the samples of a whole load show.
 pub fn budget(bdps_most: f64, bytes_least: u64, rows: &[Row]) -> u64 {
     rows.last().map_or(bytes_least, |row| so_far(bdps_most, bytes_least, row, rows))
 }
@@ -46,12 +46,13 @@ fn so_far(bdps_most: f64, bytes_least: u64, row: &Row, rows: &[Row]) -> u64 {
     bytes_least.max((bdps_most * bdp(row, rows)) as u64)
 }
 
-/// The least time over which a rate is taken, in microseconds: looks are not closer.
+/// The least time over which a rate is computed, in microseconds: samples are not taken more often.
 const RATE_US: u64 = 1_000;
 
-/// What was delivered in the best of the round trips so far, in bytes. Shorter round trips than `RATE_US` have their part of it. Bytes are
-/// acknowledged late where one is missing, all at once: so segments are counted, which TCP knows by selective acknowledgements. Where a look
-/// was late, more than a round trip's are between two looks: their part of that time counts.
+/// The bandwidth-delay product in bytes: the most that was delivered in one round trip so far. For round trips shorter than `RATE_US` it is
+/// a proportional part of what was delivered in that time. Delivered segments are counted, which TCP knows by selective acknowledgements:
+/// bytes behind a hole are acknowledged late and all at once. Where a sample was late, what was delivered since the one before is scaled
+/// to the round trip.
 fn bdp(row: &Row, rows: &[Row]) -> f64 {
     let over_us = u64::from(row.rtt_min_us).max(RATE_US);
     let delivered = |row: &Row| {
@@ -68,7 +69,7 @@ fn bdp(row: &Row, rows: &[Row]) -> f64 {
     best * in_each * f64::from(row.rtt_min_us) / over_us as f64
 }
 
-/// Whether an episode of losses has come and gone.
+/// Whether an episode of losses has begun and ended.
 fn has_lost(row: &Row, rows: &[Row]) -> bool {
     let first = rows.iter().find(|row| row.retransmits > 0);
     first.is_some_and(|first| row.at_us > first.at_us + EPISODE_RTTS * u64::from(first.rtt_us) + EPISODE_US)

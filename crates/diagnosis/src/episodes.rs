@@ -43,7 +43,7 @@ mod tests {
         let rows = [row(0, 0), row(50, 3), row(60, 3), row(69, 5), row(90, 6), row(91, 7)];
         let first = Episode { before: 0, first: 1, lost: 5 };
         assert_eq!(episodes(&rows, 0), [first, Episode { before: 3, first: 4, lost: 2 }]);
-        // Looks so far apart leave the pause open.
+        // With samples this far apart the length of the pause is unknown.
         assert_eq!(episodes(&rows, 20_000), [Episode { lost: 7, ..first }]);
         assert_eq!(episodes(&rows[1..2], 0), [Episode { before: 0, first: 0, lost: 3 }]);
     }

@@ -11,12 +11,13 @@ use crate::latency::Answer;
 use ekiden_measure_proto::message::Row;
 use ekiden_measure_proto::seen::{LoadSeen, Side};
 
-/// A full segment must have been sent again so often, and for so long, in microseconds.
+/// Thresholds of a black hole: retransmissions of a full segment, and the time for which no full segment passes, in microseconds.
 const RESENT_LEAST: u32 = 2;
 const STUCK_LEAST_US: u64 = 500_000;
-/// So many small messages answered meanwhile tell that the path was not down.
+/// Least number of small messages answered meanwhile that shows that the path was not down.
 const ANSWERS_LEAST: usize = 3;
-/// So many full segments may count as acknowledged by what was acknowledged beside them, as the first bytes of a connection are.
+/// Threshold in full segments: fewer may only seem to be acknowledged, because of other acknowledged bytes, such as the first ones of
+/// a connection.
 const WHOLE_LEAST: u64 = 2;
 
 /// Segments that do not arrive.
@@ -60,8 +61,8 @@ impl Stuck {
         (until_us.saturating_sub(from_us) >= STUCK_LEAST_US).then_some(Self { hole, from_us, until_us })
     }
 
-    /// Whether small messages passed meanwhile. An outage may be over long before a full segment is sent again: the first half of the time
-    /// counts.
+    /// Whether small messages passed meanwhile. Only the first half of the time counts, because an outage may be over long before a full
+    /// segment is sent again.
     fn is_path_up(&self, answers: &[Answer], began_ns: u64) -> bool {
         let until_us = self.from_us.midpoint(self.until_us);
         let [from_ns, until_ns] = [self.from_us, until_us].map(|us| began_ns.saturating_add(us.saturating_mul(1_000)));
@@ -70,7 +71,7 @@ impl Stuck {
     }
 }
 
-/// What an end says whose load has come to nothing, where its own senders show it. The other end could be heard meanwhile.
+/// The black hole that an end's own senders show when its load has failed. Messages from the other end still arrived meanwhile.
 pub fn of_stalled(seen: &[LoadSeen]) -> Option<Hole> {
     seen.iter().find_map(Stuck::of).map(|stuck| stuck.hole)
 }

@@ -31,7 +31,7 @@ pub struct Lateness {
 }
 
 impl Jitter {
-    /// A sample was taken so many microseconds after its time.
+    /// Counts a sample that was taken `late_us` microseconds after its time.
     pub fn add(&mut self, late_us: u64) {
         let step = step(late_us);
         if self.counts.len() <= step {
@@ -42,7 +42,7 @@ impl Jitter {
         self.max_us = self.max_us.max(late_us);
     }
 
-    /// So many samples were left out.
+    /// Counts samples that were left out.
     pub fn miss(&mut self, samples: u64) {
         self.missed += samples;
     }
@@ -69,7 +69,7 @@ impl Jitter {
     }
 }
 
-/// Single microseconds up to [`STEPS`], and from there on so many steps for each doubling.
+/// The step of a time: one for each microsecond up to [`STEPS`], and from there on [`STEPS`] for each doubling.
 fn step(us: u64) -> usize {
     let doublings = us.checked_ilog2().unwrap_or_default().saturating_sub(STEPS.ilog2());
     (u64::from(doublings * STEPS) + (us >> doublings)) as usize

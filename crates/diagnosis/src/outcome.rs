@@ -30,7 +30,7 @@ pub struct TooShort {
     pub way: Way,
     /// The bytes that came.
     pub bytes: u64,
-    /// In so many milliseconds.
+    /// The time in which they came, in milliseconds.
     pub ms: f64,
     /// A round trip of the idle path, in milliseconds.
     pub rtt_ms: f64,
@@ -284,7 +284,7 @@ mod tests {
     use crate::latency::Answer;
     use ekiden_measure_proto::message::StreamEnd;
 
-    /// A load forth with a duration and a number of bytes; its last byte came so long after its first one. A round trip takes 40 ms.
+    /// A load forth with a duration and a number of bytes; its last byte came `came_us` after its first one. A round trip takes 40 ms.
     fn told_of(duration_us: Option<u64>, bytes: u64, came_us: u64, rows: Vec<Row>) -> Result<Load, TooShort> {
         let asked = LoadSettings { duration_us, bytes: Some(bytes), ..Asked::default().get().clone() };
         let seen = |duration_us, rows| LoadSeen {

@@ -115,7 +115,7 @@ pub fn window(sender: &EndSettings, receiver: &EndSettings) -> Finding {
     }
 }
 
-/// A picture shows what came in each of so many microseconds.
+/// Interval of the rates in a picture, in microseconds.
 const BIN_US: f64 = 20_000.0;
 
 /// What is shown of a trace.

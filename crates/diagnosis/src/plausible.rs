@@ -1,4 +1,4 @@
-//! Whether what a server says of its end can be, by what this end has seen. No I/O.
+//! Checks whether what a server reports of its end is possible, by what this end has seen. No I/O.
 
 use std::time::Duration;
 
@@ -7,12 +7,13 @@ use ekiden_measure_proto::message::Row;
 use ekiden_measure_proto::seen::{LoadSeen, Side};
 use ekiden_measure_proto::settings::Asked;
 
-/// The clocks of two ends run apart by less: one part in so many, and this.
+/// Limit on the drift between the clocks of two ends: one part in this many, plus this time in microseconds.
 const CLOCK_PART: u64 = 100;
 const CLOCK_US: u64 = 1_000_000;
-/// The clock of the server is read between question and answer, so that a short time is enough for what runs apart meanwhile.
+/// The same time for probes. The server's clock is read between question and answer, so that a short time covers the drift meanwhile.
 const PROBE_CLOCK_US: u64 = 1_000;
-/// A server is late by no more than this when it counts its time, or counts a tenth of it: a busy host misses the beginning.
+/// Limits on how much too short a server may count its duration, because a busy host misses the beginning: to one part in this many, and
+/// by this time in microseconds beside.
 const LATE_PART: u64 = 10;
 const LATE_US: u64 = 1_000_000;
 /// The kernel counts the SYN, the FIN and the first bytes of a connection with its payload.
@@ -150,7 +151,7 @@ fn clock(answers: &[Answer], most_us: u64) -> Result<(), String> {
 }
 
 /// From when to when `received` bytes came at least, by what their sender saw: its first payload had been acknowledged, and the last byte of
-/// these had not been sent. `None` if it has not seen so much.
+/// these had not been sent. `None` if its samples do not cover that many bytes.
 pub(crate) fn span_us(sender: &LoadSeen, received: u64) -> Option<(u64, u64)> {
     let rows = &sender.rows;
     // Kernels before Linux 4.19 do not say what was sent.

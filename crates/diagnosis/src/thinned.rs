@@ -1,6 +1,7 @@
-//! What comes again and again, kept in bounded memory.
+//! A series of items, kept in bounded memory.
 
-/// Items in the order in which they came. Of more than fit, every second one is given up, and from then on only one in so many is kept.
+/// Items in the order in which they came. When there are more than fit, every second one is dropped, and from then on only one in `one_of`
+/// is kept.
 #[derive(Debug)]
 pub struct Thinned<T> {
     kept: Vec<T>,

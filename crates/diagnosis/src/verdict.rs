@@ -9,37 +9,38 @@ use crate::episodes::episodes;
 use crate::hole::Hole;
 use ekiden_measure_proto::message::{Peak, Row};
 
-/// A queue is seen when round trips grow by this part of the base, and by the time below.
+/// Threshold of a queue: round trips grow by this part of the base, and by at least this time in microseconds.
 const QUEUE_PART: f64 = 0.05;
 const QUEUE_LEAST_US: f64 = 500.0;
-/// A policer makes round trips no longer than so many times the base, and so much more: what a window that is sent at once makes by
-/// itself. A buffer that overflows makes them longer.
+/// Limit on round trips behind a policer: this multiple of the base, plus this time in microseconds, which a window sent in one burst
+/// causes by itself. A buffer that overflows makes them longer.
 const POLICED_RTT: f64 = 1.3;
 const POLICED_US: f64 = 1_000.0;
-/// Where messages wait for less than this part of a packet's time in the median, no buffer is used.
+/// Where messages wait, in the median, for less than this part of a packet's transmission time, no buffer is used.
 const WAIT_PART: f64 = 0.1;
-/// A full line delivers no faster than so many times the mean.
+/// Limit on the delivery rate of a full line, as a multiple of the mean rate.
 const OUTRUN: f64 = 2.0;
-/// What a full segment holds over Ethernet, about.
+/// About the size of a full segment over Ethernet, in bytes.
 const SEGMENT: u64 = 1_500;
-/// How far apart two looks at a connection are, at most.
+/// Longest interval between two samples of a connection, in microseconds.
 const LOOK_US: u64 = 20_000;
-/// A queue that makes round trips so many times as long belongs to a full line.
+/// Threshold as a multiple of the base: a queue that makes round trips longer than this belongs to a full line.
 const DEEP: f64 = 1.5;
-/// Arrivals are uneven if short times bring more than so many times the mean, where the mean is no less than these bytes.
+/// Threshold of uneven arrivals, as a multiple of the mean per interval, for short intervals in which the mean is no less than these bytes.
 const UNEVEN: f64 = 1.7;
 const BURST_BYTES_LEAST: f64 = 7_000.0;
-/// So many episodes of losses tell whether they come from one buffer, if their windows differ by less than this part of their mean.
+/// Least number of loss episodes that shows whether they come from one buffer: then their windows differ by less than this part of
+/// their mean.
 const ONSETS_LEAST: usize = 4;
 const ONSETS_SPREAD: f64 = 0.2;
-/// A line is full if what is carried grows by less than this power of the window, where windows differ by this factor.
+/// A line is full if the rate grows by less than this power of the window, where windows differ by more than this factor.
 const GROWTH_MOST: f64 = 0.5;
 const WINDOWS_DIFFER: f64 = 1.15;
-/// The first episode of losses takes more than this part of what is sent meanwhile where something drops what is too fast. Random loss
-/// takes less.
+/// Thresholds of the first episode of losses where a rate is exceeded: the lost part of what is sent meanwhile, and the number of segments.
+/// Random loss takes less.
 const OVERSHOOT_PART: f64 = 0.1;
 const OVERSHOOT_LEAST: u32 = 8;
-/// Where a queue stands, so small a part is already more than chance takes.
+/// Where there is a queue, a lost part of this size already exceeds random loss.
 const OVERFLOW_PART: f64 = 0.02;
 
 /// What kept a sender back.
@@ -105,7 +106,7 @@ pub fn path_limit(
     let is_saturated = if of_the_other_way_us > 0.0 { Some(stands) } else { is_saturated(&all) };
     let onsets = onsets(&all);
     let firsts: Vec<_> = rows.iter().filter_map(|rows| first_episode(rows, base_us)).collect();
-    // A load so short that slow start's losses were nearly all: they say it.
+    // In a short load nearly all losses are slow start's, so they decide.
     let is_short = onsets.len() < ONSETS_LEAST;
     let has_overflowed = || firsts.iter().any(|first| first.is_overflow(base_us));
     if is_short && (is_saturated != Some(false) || onsets.is_empty()) && has_overflowed() {
@@ -114,17 +115,17 @@ pub fn path_limit(
     // A window that is sent at once makes a queue of its own, also where the line is not full.
     let outruns = outruns(rows, load.goodput_bit_s);
     let is_full = || is_saturated.unwrap_or(stands) || (!outruns && is_of_buffer(&onsets, base_us));
-    // A queue so long is that of a line that is full at least half of the time, however its packets came.
+    // A median round trip of this length shows a line that is full at least half of the time, however unevenly its packets came.
     let deep_us = DEEP * base_us + QUEUE_LEAST_US;
     if load.rtt.p50_us > deep_us || (is_uneven != Some(true) && is_full()) {
         return Some(PathLimit::Line);
     }
-    // Few segments on a line little faster than the policer make longer round trips by themselves.
+    // On a line that is little faster than the policer, even few segments make round trips longer by themselves.
     let short_us = if outruns { deep_us } else { policed_us(base_us) };
     let is_policed = firsts.iter().any(|first| first.is_policed(short_us)) && are_alike(&onsets) != Some(false);
     // Chance takes segments at any window of a stream; windows of several together differ less.
     let is_at_one_window = rows.len() == 1 && are_alike(&onsets) == Some(true);
-    // Where packets pass much faster than the mean, no line was full; and a policer makes nothing wait, as a buffer of few packets does.
+    // Where packets pass much faster than the mean, no line was full. A policer delays nothing, unlike a buffer of a few packets.
     let nothing_waits = added.is_some_and(|added| added.own_us < WAIT_PART * packet_us(load));
     Some(match is_policed {
         true if outruns || nothing_waits => PathLimit::Policer,
@@ -134,7 +135,7 @@ pub fn path_limit(
     })
 }
 
-/// What small messages took longer beside a load, in the median, in microseconds.
+/// The median delay that small messages had in addition beside a load, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Added {
     /// In the direction of the load.
@@ -154,7 +155,7 @@ impl Added {
     }
 }
 
-/// How much of what round trips are longer by is a queue of the other direction, in microseconds: messages wait there, and not here.
+/// The part of the growth of round trips that a queue of the other direction causes, in microseconds: messages wait there, and not here.
 fn of_the_other_way(grown_us: f64, added: Option<Added>) -> f64 {
     let is_there = |added: &Added| {
         grown_us > 2.0 * QUEUE_LEAST_US && added.own_us < grown_us / 4.0 && added.other_us > grown_us / 2.0
@@ -294,7 +295,7 @@ impl FirstEpisode {
     }
 }
 
-/// What is said of a window or a buffer that only bounds the queue of a full line.
+/// The remark about a window or a buffer that only limits the queue of a full line.
 const FULL: &str = "but a queue stands, so the line is full, and a larger one would only make the queue longer";
 
 /// Whether round trips are long for the path, and not by a queue of the other direction, whatever kept the sender back.
@@ -311,7 +312,7 @@ fn messages_wait(latency: &Latency, way: Way) -> bool {
     Added::of(latency, way).is_some_and(|added| added.own_us > enough_us)
 }
 
-/// Whether so little was asked for that acknowledgements are delayed, and round trips are long without a queue.
+/// Whether less than a segment was asked for: then acknowledgements are delayed, and round trips are long without a queue.
 fn is_less_than_a_segment(asked: Option<u64>) -> bool {
     asked.is_some_and(|bytes| bytes < SEGMENT)
 }

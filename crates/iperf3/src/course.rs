@@ -59,7 +59,7 @@ pub fn run(settings: &Settings, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
     course.outcome(&results)
 }
 
-/// Says who is there instead of an iperf3 server, where that can be told.
+/// The error, naming the server that answers instead of an iperf3 server where it can be recognised.
 fn named(settings: &Settings, control: &Control, error: Error) -> Error {
     let is_strange = matches!(error, Error::NotIperf3(_) | Error::Gone { phase: Phase::Greet, .. });
     match is_strange && settings.via.is_none() && who::is_ekiden(control.server) {
@@ -315,13 +315,13 @@ impl<'a> Course<'a> {
         part.clamp(0.0, 1.0)
     }
 
-    /// What has arrived of one direction; `None` without streams of it.
+    /// Bytes that have arrived in one direction; `None` without streams in it.
     fn arrived(&self, is_sent: bool) -> Option<u64> {
         let all = self.watched.iter().zip(self.streams).filter(|(_, stream)| stream.is_sent == is_sent);
         all.map(|(watched, _)| if is_sent { watched.acked_bytes() } else { watched.moved }).reduce(u64::saturating_add)
     }
 
-    /// Whether a direction has moved so many bytes.
+    /// Whether at least `bytes` have arrived in a direction.
     fn has_moved(&self, bytes: u64) -> bool {
         [true, false].into_iter().any(|is_sent| self.arrived(is_sent).is_some_and(|arrived| arrived >= bytes))
     }

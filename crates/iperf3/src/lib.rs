@@ -44,14 +44,15 @@ pub struct Settings {
     pub streams: u32,
     /// Which way data goes.
     pub direction: LoadDirection,
-    /// When it is enough.
+    /// When the measurement ends.
     pub until: Until,
-    /// A measurement by time ends before its time when a direction has moved so many bytes of payload.
+    /// Limit on the payload of a direction: a measurement by time ends early when it is reached.
     pub bytes_most: Option<Bytes>,
     /// A SOCKS5 listener without password, `HOST:PORT`, that all connections go through. What TCP says of itself is then of the
     /// connections to the listener.
     pub via: Option<String>,
-    /// The beginning that does not count, in whole seconds: slow start. Comes before the duration; not with [`Until::Bytes`].
+    /// The time at the beginning that does not count, because of slow start; in whole seconds. It precedes the duration; not with
+    /// [`Until::Bytes`].
     pub omit: Duration,
     /// Bytes that are handed to the kernel at once, on both ends.
     pub block_bytes: u32,
@@ -61,7 +62,7 @@ pub struct Settings {
     pub window: Option<Bytes>,
     /// The time between two samples.
     pub sample_every: Duration,
-    /// How long the server may be silent, and a transfer by bytes may stand still.
+    /// Timeout of a silent server, and of a transfer by bytes that makes no progress.
     pub patience: Duration,
 }
 
@@ -110,7 +111,7 @@ pub enum LoadDirection {
 pub enum Until {
     /// After this time.
     Time(Duration),
-    /// When all streams of a direction together have moved so many bytes of payload, in each direction.
+    /// When, in each direction, all its streams together have moved this much payload.
     Bytes(Bytes),
 }
 

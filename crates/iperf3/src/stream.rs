@@ -38,9 +38,9 @@ pub struct Shared {
     pub left: AtomicU64,
     /// Bytes that may still be received, over all streams; `None` without a limit.
     room: Option<Mutex<u64>>,
-    /// Whether so many have been received.
+    /// Whether that limit on received bytes is reached.
     is_full: AtomicBool,
-    /// Who is woken then.
+    /// The thread that is woken when it is reached.
     watcher: Thread,
     /// Why a stream broke: the first.
     pub broken: Mutex<Option<Option<io::Error>>>,
@@ -60,7 +60,7 @@ impl Shared {
         }
     }
 
-    /// Waits as long as `time`, or until all that may be received has been.
+    /// Waits for `time`, or until the limit on received bytes is reached.
     pub fn wait(&self, time: Duration) {
         let until = Instant::now() + time;
         while !self.is_full.load(Relaxed) {
@@ -71,10 +71,10 @@ impl Shared {
         }
     }
 
-    /// Takes up to as much out of a socket as may still be received; 0 is the end of the stream, `None` that no more may be.
+    /// Takes at most as many bytes out of a socket as may still be received; 0 is the end of the stream, `None` that the limit is reached.
     fn discard(&self, socket: &TcpStream) -> io::Result<Option<usize>> {
         let Some(room) = &self.room else { return discard(socket, TAKE).map(Some) };
-        // Nobody waits for data with the lock: others might have some.
+        // No thread waits for data while it holds the lock: other streams might have some.
         if socket.peek(&mut [0])? == 0 {
             return Ok(Some(0));
         }
@@ -87,7 +87,7 @@ impl Shared {
         Ok(Some(taken))
     }
 
-    /// Says that all that may be received has been, if it is so.
+    /// Wakes the watcher if the limit on received bytes is reached.
     fn tell_if_full(&self) {
         let room = self.room.as_ref().map(|room| *room.lock().unwrap_or_else(PoisonError::into_inner));
         if room == Some(0) && !self.is_full.swap(true, Relaxed) {

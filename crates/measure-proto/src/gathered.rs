@@ -1,4 +1,4 @@
-//! What a server says of its end of a load, put together within bounds. No I/O.
+//! Collects, within bounds, what a server reports of its end of a load. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::message::{LOOKS_MOST, ROWS_MOST, Reply, Row, StreamEnd, TENTHS_MOST};
 use crate::seen::LoadSeen;
 use crate::settings::{Asked, DURATION_MOST_US};
 
-/// No load lasts so long, whatever keeps it from ending.
+/// Limit on the time of a sample, in microseconds since its load began: no load lasts longer, whatever keeps it from ending.
 const AT_MOST_US: u64 = 2 * DURATION_MOST_US;
 
-/// What has been said so far.
+/// What the server has reported so far.
 #[derive(Debug)]
 pub struct Gathered {
     ways: Vec<Way>,
@@ -27,7 +27,7 @@ pub struct Gathered {
 pub enum Next {
     /// A further message.
     More,
-    /// Nothing: all has been said.
+    /// Nothing: the report is complete.
     Done,
 }
 

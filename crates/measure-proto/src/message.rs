@@ -67,7 +67,7 @@ pub enum Trace {
         /// The bytes that it may send in any case.
         bytes_least: u64,
     },
-    /// As often; a sender ends by its budget.
+    /// As often as with [`Trace::UntilLoss`]; a sender ends by its budget.
     Budget {
         /// Bytes that were sent before, which count.
         spent_bytes: u64,
@@ -76,7 +76,7 @@ pub enum Trace {
         /// As above.
         bytes_least: u64,
     },
-    /// As often; a sender ends after so many episodes of losses.
+    /// As often as with [`Trace::UntilLoss`]; a sender ends after a number of episodes of losses.
     Episodes {
         /// How many.
         count: u32,
@@ -306,7 +306,7 @@ pub struct StreamEnd {
 pub struct Segments {
     /// The longest that a sender may have sent, or that has arrived at a receiver, in bytes of payload. 0 at a receiver that cannot tell.
     pub longest_bytes: u32,
-    /// Payload that was acknowledged to a sender while segments were so long. 0 at a receiver.
+    /// Payload, in bytes, that was acknowledged to a sender while its segments had `longest_bytes`. 0 at a receiver.
     pub whole_bytes: u64,
     /// `net.ipv4.tcp_mtu_probing` of the end's kernel.
     pub mtu_probing: u8,

@@ -48,13 +48,13 @@ impl Default for Patience {
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a reply may take behind a full queue.
 const PATIENCE_LOADED: Duration = Duration::from_secs(60);
-/// A load on which nothing moves for so long has failed.
+/// Timeout of a load on which nothing moves.
 const STALLED: Duration = Duration::from_secs(30);
 /// How long the server may take to tell what it saw, beyond the time that the load took.
 const RESULTS: Duration = Duration::from_secs(90);
 /// How long a server that has given up may take to say why.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How long the idle path is looked at before the load: so many answers, or so long.
+/// How long the idle path is measured before the load: until this many probes are answered, but within these limits of time.
 const IDLE_ANSWERS: usize = 25;
 const IDLE_LEAST: Duration = Duration::from_millis(500);
 const IDLE_MOST: Duration = Duration::from_secs(2);
@@ -415,7 +415,7 @@ impl Agreed<'_> {
         }
     }
 
-    /// What the server's end saw of a load, which it says within so long.
+    /// What the server's end saw of a load. Fails if the server has not sent all of it `within` this time.
     fn results(&self, asked: &Asked, within: Duration) -> io::Result<Vec<LoadSeen>> {
         let until = Instant::now() + within;
         let mut gathered = Gathered::new(asked);

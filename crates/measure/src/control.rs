@@ -52,7 +52,7 @@ pub async fn receive<T: DeserializeOwned>(connection: &Connection, most: usize, 
     }
 }
 
-/// What begins with these bytes, and is no message of this protocol: none is so long.
+/// The other protocol that begins with these bytes. Read as a length they exceed that of every message of this protocol.
 fn other_protocol(bytes: [u8; 4]) -> Option<&'static str> {
     match &bytes {
         [20..=23, 3, ..] => Some("TLS: it wants a key, which --config or --key names"),

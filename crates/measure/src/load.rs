@@ -1,4 +1,4 @@
-//! One end of a load: a thread for each stream that sends or receives, and one that looks at all of them.
+//! One end of a load: a thread for each stream that sends or receives, and one that samples all of them.
 
 mod batch;
 mod calls;
@@ -33,12 +33,12 @@ pub struct Link {
     pub socket: TcpStream,
 }
 
-/// What may be moved at most, whatever was asked for.
+/// Limits on what may be moved, whatever was asked for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Most {
     /// Bytes in each direction.
     pub bytes: Option<u64>,
-    /// Small pieces in a second, of all streams together.
+    /// System calls a second that move little, of all streams together.
     pub calls_s: Option<u32>,
 }
 
@@ -46,7 +46,7 @@ pub struct Most {
 pub struct Running {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<StreamEnd>>,
-    /// `None` until it has been started, and once it has been waited for.
+    /// `None` before it is started, and after it is joined.
     sampler: Option<JoinHandle<sampler::Sampled>>,
 }
 
@@ -59,7 +59,7 @@ struct Shared {
     arrived_ns: AtomicU64,
     begun: Mutex<bool>,
     begins: Condvar,
-    /// Whether all is to end now.
+    /// Whether all threads are to end now.
     stop: AtomicBool,
     /// Streams that have not ended yet.
     left: AtomicU64,
@@ -109,13 +109,13 @@ impl Running {
         Ok(running)
     }
 
-    /// The senders go.
+    /// Lets the senders begin.
     pub fn begin(&self) {
         self.shared.began_ns.store(monotonic_ns(), Ordering::Release);
         self.shared.wake();
     }
 
-    /// Whether no stream of this end moves any more: its receivers have what counts, its senders have sent it.
+    /// Whether all streams of this end have finished: its receivers have received, and its senders have sent, everything that counts.
     pub fn is_over(&self) -> bool {
         self.shared.left.load(Ordering::Acquire) == 0
     }
@@ -126,7 +126,7 @@ impl Running {
         of.map(Stream::moved).sum()
     }
 
-    /// Ends all that still goes on, and says what was seen.
+    /// Ends everything that still runs, and returns what was seen.
     pub fn finish(mut self) -> Vec<LoadSeen> {
         self.shared.stop();
         let sampled = self.sampler.take().and_then(|sampler| sampler.join().ok()).unwrap_or_default();
@@ -149,7 +149,7 @@ impl Drop for Running {
 }
 
 impl Shared {
-    /// All threads end; senders that wait see that they need not begin.
+    /// Makes all threads end, also senders that have not begun.
     fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.wake();
@@ -171,12 +171,12 @@ impl Shared {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// When the first byte came on any stream.
+    /// When the first byte arrived on any stream.
     fn first_arrival_ns(&self) -> Option<u64> {
         Some(self.arrived_ns.load(Ordering::Acquire)).filter(|first| *first > 0)
     }
 
-    /// The same, where a byte has come now.
+    /// When the first byte arrived on any stream, if another one arrives at `now_ns`.
     fn arrived(&self, now_ns: u64) -> u64 {
         let first = self.arrived_ns.compare_exchange(0, now_ns, Ordering::AcqRel, Ordering::Acquire);
         first.err().map_or(now_ns, |first| first.min(now_ns))

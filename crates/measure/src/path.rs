@@ -22,16 +22,17 @@ use ekiden_diagnosis::path::{
 use ekiden_measure_proto::message::Trace as How;
 use ekiden_measure_proto::settings::Asked;
 
-/// The load of a direction: so many bandwidth-delay products at most, and so many round trips and so long.
+/// Limits on the load of a direction: its bytes in bandwidth-delay products, and its duration, the sum of a number of round trips and a
+/// fixed time.
 const BDPS_MOST: f64 = 10.0;
 const RTTS_MOST: f64 = 10.0;
 const LONGEST: Duration = Duration::from_secs(2);
-/// What may be sent on a path whose bandwidth-delay product is small, in bytes.
+/// Bytes that may be sent even if the bandwidth-delay product is small.
 const BYTES_LEAST: u64 = 300_000;
 /// How many overflows are counted with `long`, and how long they may take, in microseconds.
 const OVERFLOWS: u32 = 3;
 const OVERFLOWS_US: u64 = 60_000_000;
-/// The congestion control that does not heed single losses.
+/// The congestion control that does not react to single losses.
 const HEEDLESS: &str = "bbr";
 
 /// What goes on, for people.

@@ -13,22 +13,22 @@ use ekiden_net::schedule;
 
 use ekiden_diagnosis::latency::Answer;
 
-/// How often a message is sent, where the path carries enough.
+/// Interval between two messages, where the path carries enough.
 const INTERVAL_NS: u64 = 20_000_000;
-/// However slow the path is.
+/// The longest interval, however slow the path is.
 const INTERVAL_MOST_NS: u64 = 1_000_000_000;
-/// Messages take one part in so many of what the load carries.
+/// The ratio of the load's rate to that of the messages, at least.
 const LOAD_PART: u64 = 100;
 /// A message on the line, with IPv4, TCP and timestamps.
 const ON_LINE_BITS: u64 = (ANSWER as u64 + 52) * 8;
-/// A question: its number, from 0, and 8 bytes that say nothing. An answer has the time at the server behind it.
+/// Bytes of a question: its number, from 0, and 8 bytes without meaning. An answer appends the server's time.
 const QUESTION: usize = 16;
 const ANSWER: usize = 24;
-/// No more are kept: an hour of them and more.
+/// The most answers that are kept: enough for more than an hour.
 const ANSWERS_MOST: usize = 200_000;
 
-/// Questions are answered as fast as this in the mean: four times as often as a client asks. So many may come at once, from one that
-/// was late. Who asks more often waits, and moves nothing that counts beside a limit on bytes.
+/// The mean interval between two answers, four times as many as a client asks for, and how many may exceed it in one burst, from a client
+/// that was late. A client that asks more often waits, so that the bytes of its messages are negligible beside a limit on bytes.
 const ANSWER_EVERY: Duration = Duration::from_millis(5);
 const ANSWERS_AT_ONCE: u32 = 64;
 
@@ -52,7 +52,7 @@ pub struct Prober {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
     interval_ns: Arc<AtomicU64>,
-    /// `None` once it has been waited for.
+    /// `None` once it has been joined.
     thread: Option<JoinHandle<Vec<Answer>>>,
 }
 
@@ -77,7 +77,7 @@ impl Prober {
         self.interval_ns.store(interval_ns(load_bit_s), Ordering::Relaxed);
     }
 
-    /// Waits for so many answers, but no less than `least` and no longer than `most`.
+    /// Waits for `count` answers, but no less than `least` and no longer than `most`.
     pub fn await_answers(&self, count: usize, least: Duration, most: Duration) {
         let start = Instant::now();
         while start.elapsed() < least || (self.answered.load(Ordering::Relaxed) < count && start.elapsed() < most) {

@@ -28,11 +28,11 @@ use session::Begun;
 
 /// Where a measuring server listens unless told otherwise.
 pub const ADDRESS: &str = "127.0.0.1:7100";
-/// How long a connection may take to say what it is, and a client for each message.
+/// Timeout for a connection to say what it is, and for each message of a client.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Connections of nodes that are known and have not begun to measure: in all, and of one node.
 const KNOWN_MOST: Bounds = Bounds { all: 64, of_owner: 8 };
-/// A TLS alert, fatal, access_denied (RFC 8446, section 6): what an open server answers to who speaks TLS.
+/// A TLS alert, fatal, access_denied (RFC 8446, section 6): what an open server answers to a client that speaks TLS.
 const TLS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
 /// What a server is to do.
@@ -57,8 +57,8 @@ pub struct Patience {
     pub gathering: Duration,
     /// For a load on which nothing moves. 40 s: a client gives up after 30 s by itself, if it runs.
     pub stalled: Duration,
-    /// For what is still under way when the client has said that it is done. 5 s without anything: the kernel sends again
-    /// what was lost more often.
+    /// For data that is still under way when the client has said that it is done. 5 s without any data: the kernel
+    /// retransmits more often than that.
     pub stopped: Duration,
     /// For the client to take the results, beyond the time that the load took. 30 s.
     pub results: Duration,
@@ -86,7 +86,7 @@ pub enum Admits {
 /// What happens at a server, for its log.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Happened {
-    /// The address cannot be had yet, and is waited for, up to [`patience::LONGEST`].
+    /// The address cannot be bound yet; the server keeps trying for up to [`patience::LONGEST`].
     Waits {
         /// Why.
         why: String,

@@ -12,7 +12,7 @@ use ekiden_record::LoadSettings;
 use ekiden_units::Bytes;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-/// Buffers of a traced load, where the kernel gives so much.
+/// Bytes of a buffer of a traced load, where the kernel allows that.
 const TRACE_BUFFER_BYTES: u64 = 256 << 20;
 /// What a traced sender writes ahead.
 const TRACE_UNSENT_BYTES: u32 = 64 << 10;

@@ -20,7 +20,7 @@ pub const CONNECTIONS_MOST: usize = 10_000;
 #[derive(Debug, Clone)]
 pub struct Watch {
     most_samples: usize,
-    /// One look in so many is kept.
+    /// One look in this many is kept.
     one_of: u64,
     looks: u64,
     connections: Vec<Connection>,
@@ -132,7 +132,7 @@ pub struct Watched {
 }
 
 impl Watch {
-    /// Keeps about so many samples of all connections together.
+    /// Keeps at most `most_samples` of all connections together.
     pub fn new(most_samples: u64) -> Self {
         Self {
             most_samples: usize::try_from(most_samples).unwrap_or(usize::MAX).max(1),
@@ -173,8 +173,8 @@ impl Watch {
         }
     }
 
-    /// One look in so many is among [`Watch::samples`]: 1 is all of them, and a power of two is what was left of more than the
-    /// budget.
+    /// The thinning of [`Watch::samples`], which have one look in this many: 1 without thinning, else the power of two by which the
+    /// samples were thinned to fit the budget.
     pub fn one_of(&self) -> u64 {
         self.one_of
     }

@@ -27,7 +27,7 @@ pub struct WatchRecord {
     pub interval_us: u64,
     /// How late the samples were; absent without any.
     pub late: Option<Lateness>,
-    /// One look in so many is among the samples that were kept, from which the medians are.
+    /// The thinning of the samples, from which the medians are: one look in this many was kept.
     pub one_of: u64,
     /// How many times a connection was seen that was not kept, because there were too many.
     pub not_kept: u64,

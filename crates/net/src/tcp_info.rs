@@ -57,7 +57,7 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> Option<TcpInfo> {
     }
     let mut raw = Raw::default();
     let length = bytes.len().min(size_of::<Raw>());
-    // SAFETY: `raw` holds integers only, for which all bytes are valid, and both places have so many.
+    // SAFETY: `raw` holds integers only, for which all bytes are valid, and both `bytes` and `raw` have at least `length` bytes.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut raw).cast::<u8>(), length) };
     Some(TcpInfo::from(&raw))
 }

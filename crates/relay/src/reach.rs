@@ -41,7 +41,7 @@ pub struct Upstream {
     pub took_early: bool,
     /// The service class of the stream; `None`: none is asked for.
     pub class: Option<Arc<str>>,
-    /// Its turn, if its class has so many.
+    /// Its turn, if its class has a limit on `streams`.
     pub turn: Turn,
     /// Present if its socket may be used again.
     pub made: Option<Made>,

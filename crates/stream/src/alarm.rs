@@ -1,4 +1,4 @@
-//! Notices that a connection ends or breaks while nobody reads from it.
+//! Notices that a connection ends or breaks while it is not being read.
 //!
 //! A direction of a stream reads nothing while its receiver is slow, and nothing more after its end. Without this a
 //! reset by the sender would then be noticed only when the receiver reads on, or never.

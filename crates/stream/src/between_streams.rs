@@ -8,16 +8,16 @@ use std::time::Duration;
 use ekiden_transport::wire::Wire;
 use tokio::time::{sleep, timeout};
 
-/// The least pause between two looks at whether a receiver has taken what it was sent. It doubles up to [`POLL_MOST`].
+/// The least interval between two checks whether a receiver has taken what it was sent. It doubles up to [`POLL_MOST`].
 pub const POLL_LEAST: Duration = Duration::from_millis(20);
-/// The most.
+/// The longest interval.
 pub const POLL_MOST: Duration = Duration::from_millis(500);
 
 /// How long an end waits for its acknowledgement. It takes a round trip, or longer if a segment is lost.
 const END_HEARD: Duration = Duration::from_secs(2);
 
-/// A node's connection on which this side has said all it had to say, END included. Dropped, it ends with a FIN behind what
-/// is still on its way; a reset would destroy that.
+/// A node's connection on which this side has sent everything, END included. Dropped, it ends with a FIN behind the data that
+/// is still on its way; a reset would destroy that data.
 #[derive(Debug)]
 pub struct BetweenStreams<W: Wire>(Option<W>);
 
@@ -51,8 +51,8 @@ impl<W: Wire> BetweenStreams<W> {
 }
 
 impl<W: Wire> BetweenStreams<W> {
-    /// Ends the connection, although a request may be on its way to this side. Whoever sent it sees an end and no reset, and so knows
-    /// that nothing of it was acted on. The kernel resets a connection that is closed with something unread.
+    /// Ends the connection, although a request may be on its way to this side. Its sender sees an end and no reset, and so knows
+    /// that nothing of it was acted on. The kernel would reset a connection that is closed with unread data.
     pub async fn end_unheard(self) {
         self.end_cleanly();
         if self.shut_down().is_err() {

@@ -19,7 +19,7 @@ use crate::expiry::{self, Expiry, InTheWay, Limits};
 /// How long a stream whose client has its end still counts as that client's.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// What becomes of the connection beyond when its stream is over.
+/// What happens to the connection to the next node or the destination when its stream is over.
 pub trait Afterwards<W> {
     /// A refusal was said on the stream's connections: they carry no other.
     fn is_refused(&mut self);
@@ -111,7 +111,7 @@ impl<W: Wire, A: Afterwards<W> + Send + 'static> Late<W, A> {
         let Finished { a: client, b: side, is_delivered, is_refused, has_refused, .. } = finished;
         let client = client.end_if_sent().err();
         if is_refused && side.is_node() {
-            // It has said all it had to say. What waits for it would never be taken.
+            // It has sent everything, so that data queued for it would never be taken.
             drop(side);
             return client.map(|client| Box::new(Self { client: Some(client), upstream: None }));
         }
@@ -125,7 +125,7 @@ impl<W: Wire, A: Afterwards<W> + Send + 'static> Late<W, A> {
     /// Keeps the connections until all data has been delivered; the other side's without the client, once that has taken all.
     pub async fn deliver(self: Box<Self>, limits: Limits, expiry: Option<Box<Expiry>>, left_behind: impl LeftBehind) {
         let Self { client, upstream } = *self;
-        // Both receive the end before either is waited for.
+        // Send the end to both before waiting for either.
         if let Some(client) = &client {
             client.say_end();
         }
@@ -181,7 +181,7 @@ pub async fn close_dialled<W: Wire, A: Afterwards<W>, P>(
     let Finished { a: client, b: side, owes_end, is_delivered, is_refused, has_refused } = finished;
     let stream = BetweenStreams::new(client.stream);
     if is_refused {
-        // It has said all it had to say. What waits for it would never be taken.
+        // It has sent everything, so that data queued for it would never be taken.
         drop(side);
         if owes_end {
             send(&*stream, FrameKind::End).await?;

@@ -93,7 +93,7 @@ impl<W: Wire> Side<W> {
         Output { connection: &self.stream, framing: self.framing }
     }
 
-    /// Whether something has come from it that nobody has read.
+    /// Whether it has sent data that has not been read yet.
     pub fn has_unread(&self) -> bool {
         self.stream.has_unread()
     }
@@ -109,8 +109,8 @@ impl<W: Wire> Side<W> {
         self.stream.end_cleanly();
     }
 
-    /// As [`Side::end_cleanly`], if the kernel has sent all to the host and so needs nobody to keep the connection; otherwise
-    /// [`Side::deliver`] is to follow.
+    /// As [`Side::end_cleanly`], if the kernel has sent everything to the host, so that the connection need not be kept open;
+    /// otherwise [`Side::deliver`] is to follow.
     pub fn end_if_sent(self) -> Result<(), Self> {
         let has_unsent = || !self.was_sent_little && self.stream.has_unsent();
         if self.has_transparent_address || has_unsent() {

@@ -1,5 +1,5 @@
-//! Resets streams on which nothing moves, and those that have run for too long, where the configuration has such limits. Gives up what is
-//! left of a stream whose client has its end, where that is in the way of others.
+//! Resets streams on which nothing moves, and those that have run for too long, where the configuration has such limits. Gives up the rest
+//! of a stream whose client has received its end, if that rest is in the way of other streams.
 
 use std::future::{pending, poll_fn};
 use std::pin::Pin;
@@ -16,21 +16,22 @@ use crate::pump::PumpError;
 /// How many times a stream is checked within the time for which it may be idle.
 const CHECKS: u32 = 4;
 
-/// What is left of a stream and in the way of others is left to the next node, or the kernel, once nothing of it was taken for this long ...
+/// Timeout for the rest of a stream that is in the way of others: once nothing of it was taken for this time, the next node or the kernel
+/// is left to deliver it ...
 const LATE: Duration = Duration::from_secs(60);
 
-/// ... or for this long, where this node holds nothing of it any more: the next one does.
+/// ... and the timeout if this node holds none of it any more, because the next one does.
 const LATE_ELSEWHERE: Duration = Duration::from_secs(10);
 
-/// Whether what is left of a stream is in the way of others.
+/// Whether the rest of a stream is in the way of others.
 pub type InTheWay = Arc<AtomicBool>;
 
-/// What bounds a stream by time.
+/// The time limits of a stream.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits {
-    /// How long nothing of it may be taken.
+    /// The longest time in which none of its data is taken.
     pub idle: Option<Duration>,
-    /// How long it may run.
+    /// The longest time for which it may run.
     pub lifetime: Option<Duration>,
 }
 

@@ -1,9 +1,9 @@
-//! What a side had said before its connection broke is passed on before the other side is reset.
+//! Data that a side had sent before its connection broke is passed on before the other side is reset.
 //!
-//! A host that answers and closes without having read all that it was sent resets its connection. Its answer is in the node's kernel
-//! then, and on its way to the receiver; to reset the receiver at once would destroy it.
+//! A host that answers and closes without having read all that it was sent resets its connection. At that time its answer is in the
+//! node's receive buffer or on its way to the receiver, and resetting the receiver at once would destroy it.
 //!
-//! How long a receiver that takes nothing, or takes little, is waited for is decided here.
+//! This module also decides how long a node waits for a receiver that takes nothing, or takes little.
 
 use std::future::{pending, poll_fn};
 use std::time::Duration;
@@ -18,22 +18,22 @@ use crate::output::Output;
 use crate::pump::{Pump, PumpError};
 use crate::running::acknowledged;
 
-/// A host that takes nothing for so long, and was never slow before, is not waited for: it does not read.
+/// Timeout for a host that takes nothing and was never slow before: it does not read.
 const HOST_STANDS: Duration = Duration::from_secs(2);
-/// Whoever takes less in a second is not waited for to the end.
+/// The least rate, in bytes a second: the wait for a slower receiver ends before it has everything.
 const FLOOR_BYTES_S: u64 = 16 << 10;
-/// So many bytes a node takes at a time: what a pipe holds, which is read only when it is empty.
+/// Bytes that a node takes at a time: the size of its pipe, which it fills again only when the pipe is empty.
 const LUMP_BYTES: u64 = 1 << 20;
-/// A node that takes nothing for so long, and everybody else, is not waited for: by then its own receiver has emptied its pipe, if it takes
-/// what it must at least.
+/// Timeout for a node that takes nothing, and the longest such timeout for a host. By then the node's own receiver has emptied the node's
+/// pipe, if it takes at least [`FLOOR_BYTES_S`].
 const LONGEST: Duration = Duration::from_secs(LUMP_BYTES / FLOOR_BYTES_S);
-/// All of it ends after so long.
+/// Limit on the whole wait, whatever the receiver takes.
 const MOST: Duration = Duration::from_secs(600);
-/// How often it is looked whether something was taken.
+/// Interval between two checks whether the receiver has taken anything.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Passes on what was read from `from`, whose connection has broken, and if it `reads_on` what can still be read; waits until the kernel
-/// of `to` has it. Says no end.
+/// Passes on what was read from `from`, whose connection has broken, and if it `reads_on` also what can still be read. Waits until the
+/// kernel of `to` has acknowledged it. Sends no end.
 pub async fn pass_on<W: Wire>(
     pump: &mut Pump<W>,
     reads_on: bool,
@@ -61,8 +61,8 @@ pub async fn pass_on<W: Wire>(
         () = passing_on => {}
         () = takes_nothing(to, standing) => {}
         () = expiry::passed(expiry, to) => {}
-        // What it says itself goes nowhere, but it may read only after it has said it. Last: a flood of it uses up all that the task
-        // may do at a time, and no limit behind it would be looked at.
+        // Discard the receiver's own data: some hosts read only after writing. Polled last, because a flood of such data uses up the
+        // task's budget, and limits polled after it would never be checked.
         () = discard(to) => {}
     }
 }
@@ -74,8 +74,8 @@ pub async fn discard(from: &impl Wire) {
     pending().await
 }
 
-/// Completes when the receiver takes nothing for longer than its pace explains, or less in all than it must. How long it has taken nothing
-/// already counts: a reset that comes over several nodes is not held up at each of them.
+/// Completes when the receiver has taken nothing for longer than its pace explains, or is slower than the least rate. Time for which it has
+/// taken nothing before the call counts, so that a reset that passes several nodes is not delayed at each of them.
 async fn takes_nothing(to: &impl Wire, standing: Duration) {
     let Ok(first) = to.info() else { return };
     let has_stood = if first.unsent_bytes > 0 && first.is_shut_out() { first.last_sent_ms } else { 0 };
@@ -95,22 +95,24 @@ async fn takes_nothing(to: &impl Wire, standing: Duration) {
     }
 }
 
-/// A host's kernel says that there is room once there is for a segment (RFC 9293 §3.8.6.2.2), which over the loopback has 64 KiB.
+/// The timeout of a host: [`HOST_STANDS`] and the time for one segment at the least rate. A kernel opens a closed window only once it has
+/// room for a segment (RFC 9293 §3.8.6.2.2), which over the loopback interface has 64 KiB.
 fn host_stands(to: &impl Wire) -> Duration {
     let segment = to.info().map_or(0, |info| info.mss_bytes);
     HOST_STANDS + Duration::from_secs_f64(f64::from(segment) / FLOOR_BYTES_S as f64)
 }
 
-/// How long a receiver may take nothing: as long as it needs for what it takes at a time, at the pace that it had so far, and `standing` in
-/// any case. Half the time for which it has had something to take is the most: of one that has stood still since its buffers filled,
-/// the pace says nothing.
+/// How long a receiver may take nothing: the time that it needs for two pipes at its mean rate so far, but at least `standing` and at most
+/// [`LONGEST`]. The first is limited to half the time for which it has had data to take: the mean rate means nothing for a receiver that
+/// has taken nothing since its buffers filled.
 fn patience(info: &TcpInfo, standing: Duration) -> Duration {
     let busy = Duration::from_micros(info.busy_us);
     let lumps = (2 * LUMP_BYTES) as f64 / info.acked_bytes.max(1) as f64;
     busy.mul_f64(lumps.min(0.5)).clamp(standing, LONGEST)
 }
 
-/// How long a receiver may take that has taken so many bytes since the other side broke, and to which the rest is under way.
+/// Limit on the whole wait for a receiver: the time that the least rate allows for the `taken` bytes, which it has taken since the other
+/// side broke, and for all that is still queued or unacknowledged, beside [`LONGEST`]; at most [`MOST`].
 fn in_all(info: &TcpInfo, taken: u64) -> Duration {
     let under_way = u64::from(info.unacked_segments) * u64::from(info.mss_bytes) + u64::from(info.unsent_bytes);
     MOST.min(LONGEST + Duration::from_secs((taken + under_way) / FLOOR_BYTES_S))

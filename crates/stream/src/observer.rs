@@ -1,13 +1,13 @@
-//! Who is told what a stream moves while it runs, and how it ends.
+//! Observers, which learn what a stream moves while it runs, and how it ends.
 
 /// A direction of a stream.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     /// Bytes that were read.
     pub bytes: u64,
-    /// Whether their end was.
+    /// Whether the end behind them was read.
     pub has_ended: bool,
-    /// Whether something of them waits until it is taken.
+    /// Whether some of them still wait for the receiver.
     pub waits: bool,
 }
 
@@ -41,7 +41,7 @@ pub trait Watching {
     fn broke(&mut self, is_beyond: bool);
 }
 
-/// Nobody watches.
+/// The observer that watches no stream.
 impl<W> Observer<W> for () {
     fn watch<'a>(self, _: &'a W, _: &'a W) -> Option<Watched<'a>>
     where

@@ -24,10 +24,10 @@ mod error;
 
 pub use error::PumpError;
 
-/// If a small pipe takes little at once, so many pieces go through memory before a pipe is tried again.
+/// Number of pieces that go through memory after a small pipe has taken little at once. Then a pipe is tried again.
 const COPIES: u8 = 16;
 
-/// So many bytes, and a proxy's reply before them, fit into a segment of 536 bytes, which every host takes (RFC 9293 §3.7.1).
+/// Bytes that, together with a proxy's reply before them, fit into a segment of 536 bytes, which every host accepts (RFC 9293 §3.7.1).
 const LITTLE_SENT: u16 = 472;
 
 /// How many times as long a byte takes through memory as by splice. One side then mostly has TLS.
@@ -52,7 +52,7 @@ pub struct Pump<W: Wire> {
     phase: Phase,
     /// Bytes read, as far as they can be counted.
     moved: u16,
-    /// Set when the receiver takes nothing any more: one more than how many bytes were discarded since.
+    /// Set when the receiver takes nothing any more: the number of bytes discarded since then, plus one.
     refused: Option<NonZeroU32>,
     /// Bytes that go out before the pipe's; how many of them already have.
     rest: Vec<u8>,
@@ -176,7 +176,7 @@ impl<W: Wire> Pump<W> {
         self.refused.is_some()
     }
 
-    /// Nothing more is read: the sender has gone, and what it said was refused.
+    /// Reads nothing more: the sender has gone, and its data was refused.
     pub fn leave(&mut self) {
         self.phase = Phase::Done;
     }
@@ -186,12 +186,12 @@ impl<W: Wire> Pump<W> {
         matches!(self.source, Source::Frames(decoder, _) if decoder.header_missing() < HEADER_BYTES)
     }
 
-    /// Whether it reads no more for now, because it has discarded so much.
+    /// Whether reading pauses because it has discarded more than the limit, `discarded_most`.
     pub fn has_discarded_enough(&self) -> bool {
         self.phase == Phase::Moving && self.refused.is_some_and(|bytes| bytes.get() > W::SIZES.discarded_most)
     }
 
-    /// As much may be discarded once more.
+    /// Resets the count of discarded bytes, so that reading goes on up to the limit again.
     pub fn discard_more(&mut self) {
         if let Some(bytes) = &mut self.refused {
             *bytes = NonZeroU32::MIN;

@@ -1,9 +1,9 @@
-//! One side of a stream while it runs: how it breaks, and what a host that has said its end and is then gone means for the rest.
+//! One side of a stream while it runs: how it breaks, and what happens to the rest when a host has sent its end and is then gone.
 //!
-//! A host may say its end and forget the connection while what it has said is still on its way, for minutes where a receiver or
-//! a leg is slow. Its kernel answers whatever comes after that with a reset. What it has said is passed on all the same, up to
-//! the end, as its own kernel would have done. What it is sent from then on is refused, and whoever sends it hears so behind the
-//! end (docs/design/protocol.md §6).
+//! A host may send its end and forget the connection while its data is still on its way, for minutes where a receiver or a leg is
+//! slow. Its kernel answers everything that arrives after that with a reset. The host's data is passed on all the same, up to the
+//! end, as its own kernel would have done. Data for the host is refused from then on, and its sender learns of the refusal behind
+//! the end (docs/design/protocol.md §6).
 
 use std::future::pending;
 use std::io;
@@ -19,7 +19,7 @@ use crate::between_streams::{POLL_LEAST, POLL_MOST};
 use crate::framing::{Framing, ResetCode};
 use crate::pump::{Pump, PumpError};
 
-/// So long nothing of what is refused is read, when enough of it was discarded.
+/// How long reading of refused data pauses once the limit on discarded data is reached.
 const DISCARD_PAUSE: Duration = Duration::from_secs(60);
 
 /// A side while its stream runs.
@@ -119,8 +119,8 @@ impl<'a, W: Wire> Running<'a, W> {
         Poll::Pending
     }
 
-    /// What this side has said, up to its end, was passed on to `receiver`: this tells `receiver` that what it still sends is
-    /// refused. A node hears it behind the END. A host is reset as soon as it has everything: then this is ready.
+    /// Once this side's data, up to its end, was passed on to `receiver`, tells `receiver` that what it still sends is refused.
+    /// A node learns it behind the END. A host is reset as soon as it has everything: then this is ready.
     pub fn tell_refusal(
         &mut self,
         cx: &mut Context<'_>,
@@ -160,9 +160,9 @@ pub struct Pumps<'a, W: Wire> {
     pub to: &'a mut Pump<W>,
 }
 
-/// A side whose sending is refused: completes with true when its kernel has acknowledged all, if it `awaits_ack`; with false when more of
-/// what it sends is to be discarded. The refusal may come to nothing before: a host may read only after it has written, and a node that
-/// refuses the other direction waits in the same way.
+/// For a side whose data is refused: completes with true when its kernel has acknowledged everything, if it `awaits_ack`; with false after
+/// [`DISCARD_PAUSE`], when more of its data is to be discarded. Without that timeout the refusal might never arrive: a host may read only
+/// after it has written, and a node that refuses the other direction waits in the same way.
 async fn waits(stream: &impl Wire, awaits_ack: bool) -> bool {
     let acknowledged = async {
         match awaits_ack {
@@ -173,7 +173,7 @@ async fn waits(stream: &impl Wire, awaits_ack: bool) -> bool {
     timeout(DISCARD_PAUSE, acknowledged).await.is_ok()
 }
 
-/// Completes when the other kernel has acknowledged all, or the connection has broken.
+/// Completes when the other kernel has acknowledged everything, or the connection has broken.
 pub async fn acknowledged(stream: &impl Wire) {
     let mut pause = POLL_LEAST;
     while stream.info().is_ok_and(|info| info.awaits_ack()) {

@@ -5,7 +5,7 @@ use ekiden_relay_proto::leg::FrameDecoder;
 /// What is read of a connection.
 #[derive(Debug, Clone, Copy)]
 pub enum Source {
-    /// Bytes until the end of the connection; so many were read.
+    /// Bytes until the end of the connection, with the number of bytes read so far.
     UntilEnd(u64),
     /// This many bytes, and the connection must not end before.
     Exactly(u64),
@@ -16,7 +16,7 @@ pub enum Source {
 /// A part of the payload in frames of a leg.
 #[derive(Debug, Clone, Copy)]
 pub enum Part {
-    /// All up to END; so many bytes were read.
+    /// All payload up to END, with the number of bytes read so far.
     UntilEnd(u64),
     /// This many bytes.
     Exactly(u64),
@@ -38,7 +38,7 @@ impl Source {
         decoder.map_or(Self::UntilEnd(0), |decoder| Self::Frames(decoder, Part::UntilEnd(0)))
     }
 
-    /// So many bytes were read, which count or are discarded.
+    /// Accounts for `n` bytes that were read. Unless `counts`, they are discarded and not part of [`Source::read`].
     pub fn took(&mut self, n: usize, counts: bool) {
         if let Self::Frames(decoder, _) = self {
             decoder.took_payload(n as u32);
@@ -49,14 +49,14 @@ impl Source {
         }
     }
 
-    /// So many bytes of it were read before, by others.
+    /// Accounts for `n` bytes that other code has read before.
     pub fn queued(&mut self, n: usize) {
         if let Self::UntilEnd(read) | Self::Frames(_, Part::UntilEnd(read)) = self {
             *read += n as u64;
         }
     }
 
-    /// How many bytes were read, where all is.
+    /// How many bytes were read of a source without a fixed length; 0 of one with a fixed length.
     pub fn read(self) -> u64 {
         match self {
             Self::UntilEnd(read) | Self::Frames(_, Part::UntilEnd(read)) => read,

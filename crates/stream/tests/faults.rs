@@ -22,22 +22,22 @@ use executor::{Ran, run};
 use hosts::Ending;
 use plan::{Fault, Finish, Plan, Script, Tuning};
 
-/// So many schedules, on one thread. `EKIDEN_SCHEDULES` says how many others, on all processors, and `EKIDEN_FIRST` from which seed on.
+/// Default number of schedules, on one thread. `EKIDEN_SCHEDULES` sets another number, on all processors; `EKIDEN_FIRST` the first seed.
 const SCHEDULES: u64 = 100_000;
 
-/// By then, in milliseconds, two hosts that read on have heard of whatever has become of each other.
+/// Time limit, in milliseconds, within which two hosts that keep reading learn how the other one's direction has ended.
 const HEARD_MS: u64 = 600_000;
 
-/// For so long, in milliseconds, nodes wait for who takes nothing of what a host had said before its reset.
+/// How long nodes wait, in milliseconds, for a receiver that takes nothing of a reset host's last data.
 const PASSED_ON_MS: u64 = 400_000;
 
-/// What a host had said before its reset is passed on within this time, in milliseconds, to one that reads.
+/// Time limit, in milliseconds, within which a reset host's last data reaches a host that reads.
 const SAID_MS: u64 = 120_000;
 
-/// A refusal is told within this time, in milliseconds, to a host that reads.
+/// Time limit, in milliseconds, within which a host that reads learns that its data is refused.
 const REFUSED_MS: u64 = 50_000;
 
-/// What a timer may be late.
+/// How late a timer may fire.
 const SLACK: Duration = Duration::from_millis(5);
 
 #[test]
@@ -136,13 +136,13 @@ fn direction(plan: &Plan, ran: &Ran, from: usize) -> Result<(), String> {
     if dies && ran.done.has_ended[node] && stays && !plan.is_limited() {
         ensure(has_heard && is_whole, "its node had both ends")?;
     }
-    // Also one that does not read is reset, in time, if it was told no end.
+    // A receiver that does not read is reset in time, too, if it was sent no end.
     if let Some(reset) = sender.has_reset_at.filter(|_| !sender.has_said_end && !matters(plan, from)) {
         let end = &ran.world.ends[if from == 0 { 2 * plan.nodes + 1 } else { 0 }];
         let is_over = receiver.at_ms <= reset + PASSED_ON_MS || end.is_broken && end.broke_ms <= reset + PASSED_ON_MS;
         ensure(is_over, "a reset is not passed on")?;
     }
-    // The receiver had ended and was gone: whoever sends hears that it is refused, or has ended meanwhile.
+    // The receiver had ended and was gone: the sender learns that its data is refused, or has ended meanwhile.
     let gone = &ran.world.ends[if from == 0 { 2 * plan.nodes } else { 1 }];
     if receiver.has_said_end && gone.is_broken && gone.has_end && plan.hosts[from].reads_on() && is_undisturbed(plan) {
         let end = &ran.world.ends[if from == 0 { 0 } else { 2 * plan.nodes + 1 }];
@@ -199,7 +199,7 @@ fn at_rest(plan: &Plan, ran: &Ran) -> Result<(), String> {
 fn limits(plan: &Plan, ran: &Ran) -> Result<(), String> {
     let last = Duration::from_millis(ran.world.progress_ms);
     let Limits { idle, lifetime } = plan.limits;
-    // Whether something has moved is looked at four times within the time, and counts anew once a connection has broken.
+    // Whether anything has moved is checked four times within the time limit, which starts anew once a connection has broken.
     let bounds = [lifetime, idle.map(|idle| last + idle * 3)].map(|bound| bound.map(|at| at + SLACK));
     for (node, ran_at) in ran.done.ran_at.iter().enumerate() {
         let Some(at) = ran_at.map(Duration::from_millis) else { continue };
@@ -213,7 +213,7 @@ fn limits(plan: &Plan, ran: &Ran) -> Result<(), String> {
     Ok(())
 }
 
-/// Each node waits until its refusal is told, behind what the other one no longer reads.
+/// Each node waits until its refusal is sent, behind data that the other one no longer reads.
 #[test]
 fn a_stream_that_both_hosts_have_left_ends_although_much_of_both_directions_is_refused() {
     let script = Script { writes: vec![(0, 3000)], finish: Finish::Closes, reads: (1, 0), stalls: Some((0, 1)) };
@@ -233,7 +233,7 @@ fn a_stream_that_both_hosts_have_left_ends_although_much_of_both_directions_is_r
     }
 }
 
-/// For how long it has not read when the other host resets counts: nodes one behind the other do not each wait anew.
+/// The time for which it has not read before the other host's reset counts: nodes in a chain do not each wait for it again.
 #[test]
 fn a_host_that_has_not_read_for_long_is_waited_for_no_longer() {
     let resets = Script { writes: vec![(0, 3000), (10_000, 1)], finish: Finish::Resets, reads: (100, 0), stalls: None };
@@ -255,7 +255,7 @@ fn a_host_that_has_not_read_for_long_is_waited_for_no_longer() {
     };
     let stood = reset_after(&plan);
     assert!(stood < 100, "it was waited for anew: {stood} ms");
-    // One that has taken all until now is waited for.
+    // A receiver that has taken everything so far gets the full timeout.
     let mut reads = plan;
     reads.hosts[0].writes = vec![(0, 500), (9_999, 2500), (1, 1)];
     reads.hosts[1].stalls = Some((500, 100_000));

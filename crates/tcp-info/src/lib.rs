@@ -1,4 +1,4 @@
-//! What Linux says of a TCP connection (`TCP_INFO`), as numbers, and what limited its sender in a time. `net` asks the kernel.
+//! What Linux reports of a TCP connection (`TCP_INFO`), as numbers, and what limited its sender during an interval. `net` asks the kernel.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -44,11 +44,11 @@ pub struct TcpInfo {
     /// Memory that is taken by what was handed over and is not acknowledged, in bytes; 0 if the kernel does not say (`SO_MEMINFO`,
     /// Linux 4.12 and later).
     pub send_memory_bytes: u32,
-    /// How much of that there may be before a program has to wait (`SO_SNDBUF`), in bytes; 0 if the kernel does not say.
+    /// Limit on that memory, in bytes, beyond which a program has to wait (`SO_SNDBUF`); 0 if the kernel does not say.
     pub send_memory_most_bytes: u32,
     /// Recent rate of delivery in bytes per second.
     pub delivery_bytes_s: u64,
-    /// The most that the kernel sends, in bytes per second, where it paces; `u64::MAX` without a limit, and 0 if it is not known.
+    /// The pacing rate in bytes per second; `u64::MAX` without a limit, and 0 if it is not known.
     pub pacing_bytes_s: u64,
     /// Segments that have arrived at the other end, in all, those that were selectively acknowledged among them (Linux 4.18 and
     /// later).

@@ -1,4 +1,4 @@
-//! What limited a sender, as shares of a time that sum to one.
+//! What limited a sender, as shares of an interval that sum to one.
 
 use crate::TcpInfo;
 

@@ -62,7 +62,7 @@ impl Holding {
             return;
         }
         let held = self.0.get_or_insert_default();
-        // Who pays is known before a stream holds its first byte, and does not change while it holds any.
+        // The payer is known before a stream holds its first byte, and does not change while it holds any.
         if held.bytes == 0 && bytes > 0 {
             held.payer = PAYER.try_with(|payer| Some(payer.borrow().as_ref()?.0.clone())).ok().flatten();
         }
@@ -84,7 +84,7 @@ impl Drop for Holding {
     }
 }
 
-/// A task of which it can be said who pays for what it holds.
+/// A task for which [`pays`] can set the payer of what it holds.
 pub fn paid<F: Future>(task: F) -> impl Future<Output = F::Output> {
     PAYER.scope(RefCell::default(), task)
 }

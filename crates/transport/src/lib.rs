@@ -1,8 +1,8 @@
-//! Connections between nodes: who is at the other end, TLS or a plain proof of a shared key, and control frames; and what those
-//! may hold, and cause in the log, who have not proven who they are.
+//! Connections between nodes: the identity of the other end, TLS or a plain proof of a shared key, and control frames; and limits on
+//! the memory and the log lines of strangers, which have not proven their identity.
 //!
-//! [`dial`] and [`accept`] turn a TCP connection into a [`Connection`] whose other end has proven its key. What is spoken on it
-//! afterwards is the caller's. docs/design/protocol.md says what is on the wire.
+//! [`dial`] and [`accept`] turn a TCP connection into a [`Connection`] whose other end has proven its key. The protocol on it
+//! afterwards is the caller's. docs/design/protocol.md describes what is on the wire.
 
 pub mod budget;
 mod connection;

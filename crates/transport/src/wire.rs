@@ -1,4 +1,4 @@
-//! What a stream asks of a connection. [`crate::Connection`] has it of the kernel; tests have it of hosts and lines in virtual time.
+//! What a stream needs of a connection. [`crate::Connection`] implements it with the kernel; tests with hosts and lines in virtual time.
 
 use std::fmt::Debug;
 use std::future::poll_fn;
@@ -10,7 +10,7 @@ use ekiden_tcp_info::TcpInfo;
 
 use crate::budget::Room;
 
-/// What is noticed of a connection from which nobody reads.
+/// What can be noticed of a connection that is not being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Noticed {
     /// A FIN is behind what can be read.
@@ -119,7 +119,7 @@ pub trait Pipe: Debug + Sized + Send + Sync + 'static {
 pub struct Sizes {
     /// A piece that fills this many bytes shows that splicing pays.
     pub small: usize,
-    /// The most that is read at a time for whoever holds more memory than its share.
+    /// The most that is read at a time for a stream whose payer has reached its share of the memory.
     pub very_small: usize,
     /// The most that is read at a time when there is no pipe, with a frame's header.
     pub large: usize,
@@ -131,7 +131,8 @@ pub struct Sizes {
     /// What a stream moves before the thread's other streams run: about 0.1 ms of work. A stream that is limited by its window moves one
     /// window between two runs, so these must be close together.
     pub turn: usize,
-    /// So much that a receiver refuses is discarded. Then nothing more is read before the refusal was told: the sender waits.
+    /// Limit on the refused data that is discarded. Then reading pauses, so that the sender waits, until the refusal has reached it or
+    /// a timeout has passed.
     pub discarded_most: u32,
 }
 

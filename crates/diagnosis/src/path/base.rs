@@ -5,18 +5,18 @@ use ekiden_units::quantile;
 
 use crate::measured::Measured;
 
-/// Delays beyond so many times what three quarters of idle probes are delayed by are a queue's.
+/// Threshold of a queue's delay, as a multiple of [`Base::jitter_us`].
 const JITTER: f64 = 3.0;
-/// A queue is seen when it delays by more than this, beyond the jitter of looking.
+/// Least delay, in microseconds, that shows a queue: less may be jitter of the samples.
 pub const QUEUE_LEAST_US: f64 = 400.0;
-/// One that is shorter may be of a host that was late.
+/// A queue shorter than this, in microseconds, may be an effect of a host that was late.
 pub const SHORT_QUEUE_US: f64 = 1_000.0;
-/// The fastest of the probes is late by no more than so many times that, where delays are even or nearer to the least.
+/// Limit on the delay of the fastest probe, as a multiple of [`Base::jitter_us`], if delays are spread evenly or lie near the least one.
 const FASTEST_IS_LATE: f64 = 2.0;
-/// Nor by more than so many times what nine tenths are late by.
+/// The same as a multiple of [`Base::spread_us`]; the greater limit holds.
 const SPREAD_IS_LATE: f64 = 1.5;
 
-/// A kernel's clock may say so much too little of a round trip, in microseconds.
+/// How much too short a kernel's clock may show a round trip, in microseconds.
 const EARLY_US: f64 = 100.0;
 
 /// What was known beforehand, and is the same for both directions.
@@ -49,7 +49,7 @@ impl Base {
         Self { rtt_us, jitter_us: later_us(25), spread_us: later_us(90) }
     }
 
-    /// Delays beyond this are a queue's: not the jitter of the path, nor of looking.
+    /// Delays beyond this, in microseconds, are a queue's: neither jitter of the path nor of the samples.
     pub fn queue_least_us(self) -> f64 {
         (JITTER * self.jitter_us).max(QUEUE_LEAST_US)
     }
@@ -59,8 +59,8 @@ impl Base {
         (self.rtt_us - (SPREAD_IS_LATE * self.spread_us).max(FASTEST_IS_LATE * self.jitter_us)).max(0.0)
     }
 
-    /// The base round trip as it is told, less so many microseconds in which the probes themselves were sent: likely, and at most. A line
-    /// with a token bucket sends what is short at once.
+    /// The base round trip as a finding, less the time in which the line sent the probes themselves: `sent_us` is the likely time, and
+    /// `sent_most_us` the longest. A line with a token bucket sends short packets at once.
     pub fn finding(self, sent_us: f64, sent_most_us: f64) -> Finding {
         if self.rtt_us <= 0.0 {
             return Finding::NotObservable {

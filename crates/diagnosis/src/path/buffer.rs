@@ -7,7 +7,7 @@ use super::ended::{End, FULL, last_us};
 use super::rate::EDGE_US;
 use super::trace::{Delay, Trace, longest_us};
 
-/// A queue is known no better than to this part, and one of smoothed round trips to that.
+/// Least relative uncertainty of a queue, and of one that is known by smoothed round trips.
 const UNSURE: f64 = 0.02;
 const LATER_UNSURE: f64 = 0.05;
 /// Where the queue grows by this factor after a first loss, smoothed round trips are far behind it.
@@ -15,10 +15,10 @@ const GROWS: f64 = 2.0;
 /// Smoothed round trips of a queue that grows lag behind it by up to this part.
 const LAGS: f64 = 0.25;
 
-/// Where jitter is more than this part of the queue, nothing is said of it.
+/// Limit on jitter, as a part of the queue: with more there is no finding about the queue.
 const JITTER_MOST: f64 = 0.25;
 
-/// What is lost at a queue of less than this part of the longest is lost early: by no drop tail, unless it may be a run by chance.
+/// Losses at a queue of less than this part of the longest are early: a drop-tail queue makes none, though random loss may make a run.
 const EARLY: f64 = 0.5;
 
 /// The losses of an overflow, as the sender saw them, in the round trip after the first.
@@ -33,20 +33,22 @@ struct Episode {
     came: u32,
 }
 
-/// Where a buffer is full, it drops this part of what is sent meanwhile: slow start sends twice what leaves it. Of a run of losses by chance
-/// all are lost, and of several only few of what is sent between the first and the last.
+/// A full buffer drops a part within this range of what is sent meanwhile: slow start sends twice what leaves the buffer. A run of random
+/// losses takes all segments, and several runs take only few of those sent between the first and the last.
 const OVERFLOWING: std::ops::RangeInclusive<f64> = 0.15..=0.85;
 /// More segments than this are missing at once in an overflow.
 const LOST_AT_ONCE: u32 = 2;
-/// Runs by chance are no longer than this, and take less than this part of what is sent in a round trip.
+/// Limit on a run of random losses, in segments. Where more are lost, as a part within this range of what is sent in a round trip, a buffer
+/// has overflowed.
 const RUN_MOST: u32 = 100;
 const SURELY_OVERFLOWING: std::ops::RangeInclusive<f64> = 0.2..=0.8;
-/// After a run, three segments more show what was lost (RFC 6675, 3), and each of its last ones one more.
+/// Least number of segments that arrive in an overflow. After a run, three more segments show what was lost (RFC 6675, 3), and each of
+/// its last ones needs one more.
 const CAME_LEAST: u32 = 6;
-/// So much of an episode's losses is looked at.
+/// The part of an episode's losses at which the segments that arrived are counted.
 const RIPE: f64 = 0.9;
 
-/// The first losses that are more than chance takes at once.
+/// The first losses that are more than random loss takes at once.
 fn episode(trace: &Trace<'_>, base: Base) -> Option<Episode> {
     let many = trace.sent.iter().position(|row| row.lost > LOST_AT_ONCE)?;
     let first = trace.sent[..many].iter().rposition(|row| row.lost == 0).map_or(0, |before| before + 1);
@@ -69,7 +71,7 @@ impl Episode {
         self.came >= CAME_LEAST && OVERFLOWING.contains(&(lost / (lost + came)))
     }
 
-    /// Whether so much was lost that it was no run by chance, wherever the queue stood.
+    /// Whether more was lost than a run of random losses takes, however long the queue was.
     fn is_surely_overflow(&self) -> bool {
         let [lost, came] = [self.lost, self.came].map(f64::from);
         self.lost > RUN_MOST && SURELY_OVERFLOWING.contains(&(lost / (lost + came)))
@@ -80,7 +82,7 @@ impl Episode {
         self.queued_us > last_us / FULL + 2.0 * EDGE_US + trace.late_us
     }
 
-    /// Whether what was lost before the queue was full is no more than chance.
+    /// Whether losses before the queue was full are no more than random loss explains.
     fn is_drop_tail(&self, trace: &Trace<'_>) -> bool {
         let by_chance = (f64::from(trace.window_before_loss()) * 0.03).max(3.0);
         f64::from(self.early) <= by_chance
@@ -104,9 +106,9 @@ pub fn buffer(
     }
     let most_us = longest_us(delays);
     let of = |queued_us: f64| queued_us * rate / 8e6;
-    // By so much a delay may be none of the queue's.
+    // The part of a delay, in microseconds, that may have other causes than the queue.
     let unsure_us = 2.0 * EDGE_US + trace.late_us + base.spread_us;
-    // What is being sent has left the buffer, and delays as well.
+    // A packet that is being sent has left the buffer, but adds to the delay.
     let at_least = |evidence: String| match (most_us - unsure_us) * low / 8e6 - trace.packet_bytes {
         value if value > 0.0 => Finding::AtLeast { value, evidence },
         _ => not("no queue could be seen beyond jitter"),
@@ -118,7 +120,7 @@ pub fn buffer(
             at_least(format!("the first loss came {why}, at a queue of up to {:.1} ms", most_us / 1e3))
         }
         End::Overflow => {
-            // What came last before the first gap saw a queue that was nearly full, unless that gap was one of chance.
+            // The last segment before the first gap met a queue that was nearly full, unless the gap was a random loss.
             let Some(episode) = episode(trace, base) else {
                 return at_least(format!(
                     "few segments were lost at once, at a queue of up to {:.1} ms",

@@ -5,14 +5,14 @@ use crate::episodes::episodes;
 use super::base::{Base, QUEUE_LEAST_US};
 use super::trace::{Delay, Trace, longest_us};
 
-/// An overflow takes more than this part of the window where no queue is seen, and more than this many segments in any case; chance takes
-/// fewer.
+/// An overflow drops more than this part of the window where no queue is seen, and more than this many segments in any case; random loss
+/// drops fewer.
 const OVERFLOW_PART: f64 = 0.08;
 pub const OVERFLOW_LEAST: u32 = 6;
 /// A queue of this part of the longest counts as full.
 pub const FULL: f64 = 0.8;
 
-/// A policer takes more than this part of what a sender sends that does not heed losses.
+/// Least part that a policer drops of what a sender sends that does not react to losses.
 const LOST_PART: f64 = 0.05;
 
 /// What ended a pass.
@@ -39,18 +39,18 @@ pub fn end(trace: &Trace<'_>, delays: &[Delay], base: Base) -> End {
     }
 }
 
-/// Whether more was lost in the second pass than chance takes, mostly.
+/// Whether more was lost in the second pass than random loss mostly takes.
 pub fn loses_much(second: &Trace<'_>) -> bool {
     let (lost, delivered) = second.losses();
     f64::from(lost.saturating_sub(second.came_twice())) > f64::from(delivered) * LOST_PART
 }
 
-/// The queue that what came last before the first gap had met, in microseconds.
+/// The queue that the last segment before the first gap met, in microseconds.
 pub fn last_us(delays: &[Delay]) -> f64 {
     longest_us(&delays[delays.len().saturating_sub(5)..])
 }
 
-/// Whether a queue stood before the first gap, and was about as long as it ever was.
+/// Whether there was a queue before the first gap that was about as long as the longest one.
 pub fn is_queue_full(delays: &[Delay], base: Base) -> bool {
     let most_us = longest_us(delays);
     most_us >= base.spread_us + 2.0 * QUEUE_LEAST_US && last_us(delays) >= FULL * most_us

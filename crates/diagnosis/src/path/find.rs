@@ -1,4 +1,4 @@
-//! What the traces of a direction say of it.
+//! The findings about a direction, from its traces.
 
 use std::collections::VecDeque;
 
@@ -16,10 +16,10 @@ use super::policer::policer;
 use super::rate::rate;
 use super::trace::{Delay, Trace};
 
-/// So many overflows tell how many segments one takes.
+/// Least number of overflows that shows how many segments one overflow drops.
 const OVERFLOWS_LEAST: usize = 3;
 
-/// The direction's findings from its passes: the first with Reno, and one that does not heed loss where there is one.
+/// The direction's findings from its passes: the first with Reno, and where there is one a second that does not react to single losses.
 pub fn direction(first: &Trace<'_>, second: Option<&Trace<'_>>, base: Base, hops: Finding) -> PathDirection {
     let delays = first.delays();
     let ended = end(first, &delays, base);
@@ -143,7 +143,7 @@ fn random_loss(first: &Trace<'_>, second: Option<&Trace<'_>>, ended: End, base: 
     }
 }
 
-/// A buffer that holds so many times the queue of the first losses was not full then.
+/// Threshold as a multiple of the queue at the first losses: a buffer that holds more was not full then.
 const HOLDS_MORE: f64 = 1.5;
 
 /// A buffer that holds more than this part of a round trip, and this many microseconds more, is no short one: a burst fills that at once.
@@ -213,19 +213,20 @@ fn without_queue(trace: &Trace<'_>, base: Base) -> (Vec<u32>, u32) {
     (lost, delivered)
 }
 
-/// What is sent again with no longer pause than this, in microseconds, was lost in one run.
+/// Longest pause, in microseconds, between retransmissions of segments that were lost in one run.
 const RUN_US: u64 = 2_000;
-/// Losses may come in runs: of so many segments where none was seen that would tell.
+/// Assumed longest run of losses, in segments, where no loss was seen that would show it.
 const RUN: f64 = 15.0;
-/// So many runs at most are not seen by chance, but in one case of a thousand (of Poisson's distribution, -ln 0.001).
+/// Limit on the expected number of runs where none was seen: with more, that happens by chance in less than one case of a thousand
+/// (Poisson distribution, -ln 0.001).
 const UNSEEN: f64 = 7.0;
-/// A bound above this part says nothing.
+/// An upper bound on the lost part that exceeds this says nothing.
 const BOUND_MOST: f64 = 0.2;
 /// Half the width of a 99 % interval of the square root of a count.
 const WIDTH: f64 = 1.3;
 
-/// A part with its 99 % interval, of the runs in which segments were lost, and of those that came: of few runs that of Poisson's
-/// distribution, by its approximation with a square root; wider by what runs differ.
+/// The lost part of the segments and its 99 % interval, by the runs in which segments were lost and by the number of those delivered. The
+/// interval is that of a Poisson distribution, approximated with a square root, and is wider if the lengths of runs differ.
 fn of_counts(runs: &[u32], delivered: u32) -> Finding {
     let lost = f64::from(runs.iter().copied().fold(0, u32::saturating_add));
     let all = lost + f64::from(delivered);
@@ -245,7 +246,7 @@ fn of_counts(runs: &[u32], delivered: u32) -> Finding {
     let count = runs.len() as f64;
     let squares: f64 = runs.iter().map(|run| f64::from(*run).powi(2)).sum();
     let width = WIDTH * (squares * count / lost.powi(2)).sqrt();
-    // A single run tells little of how long others are.
+    // A single run says little about the length of others.
     let each = lost / count;
     let longest = if count < 4.0 { each.max(RUN) } else { each };
     let low = (count.sqrt() - width).max(0.0).powi(2) * each / all;
@@ -253,7 +254,7 @@ fn of_counts(runs: &[u32], delivered: u32) -> Finding {
     Finding::Observed { value: lost / all, low, high: high.min(1.0), evidence }
 }
 
-/// A bound from losses that chance took in part at most: a policer takes as much.
+/// An upper bound on random loss, from losses that a policer may have caused, too.
 fn at_most(runs: &[u32], delivered: u32) -> Finding {
     match of_counts(runs, delivered) {
         Finding::Observed { high, evidence, .. } if high <= BOUND_MOST => {
@@ -272,7 +273,7 @@ mod tests {
 
     #[test]
     fn losses_that_were_not_seen_are_bounded_by_what_hardly_happens() {
-        // A path of 783 Mbit/s that loses 0.12 % in runs of 17 lost none of so many, as happens once in 250 times.
+        // A path of 783 Mbit/s that loses 0.12 % in runs of 17 lost none of 77,016 segments, as happens once in 250 times.
         let Finding::AtMost { value, .. } = of_counts(&[], 77_016) else { panic!() };
         assert!((0.001_22..0.002).contains(&value), "{value}");
         assert!(matches!(of_counts(&[], 500), Finding::NotObservable { .. }));

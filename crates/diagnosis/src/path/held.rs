@@ -5,23 +5,24 @@ use ekiden_units::quantile;
 use super::base::{Base, SHORT_QUEUE_US};
 use super::trace::Trace;
 
-/// Behind a policer's held rate no queue stands that makes three quarters of the round trips longer by this part.
+/// Threshold of a queue, as a part of the base round trip: behind a policer no queue makes three quarters of round trips longer by more.
 const STANDS: f64 = 0.25;
-/// After its burst it is to hold its rate for so many round trips and so long, with so many packets in each round trip, and in both halves
-/// of that time with no greater difference than this part.
+/// After the burst the rate must hold for at least this many round trips, and this time in microseconds; with this many packets in each
+/// round trip; and the rates of both halves of the time may differ by no more than this part. For the best rate the time is divided into
+/// this many parts.
 const HELD_RTTS: f64 = 3.0;
 const HELD_LEAST_US: f64 = 20_000.0;
 const HELD_PACKETS: f64 = 1.2;
 const HELD_HALVES: f64 = 0.25;
 const HELD_PARTS: f64 = 8.0;
-/// So much of what came afterwards is looked at.
+/// The part of the segments that came afterwards which is evaluated.
 const RIPE: f64 = 0.9;
 
-/// What came from a round trip after the first losses on, if it held.
+/// The rate from one round trip after the first losses on, if it held.
 pub struct Held {
     /// In bit/s.
     pub rate: f64,
-    /// In the best part of that time: a sender that pauses leaves some of a policer's rate unused.
+    /// The rate in the best part of that time, in bit/s: a sender that pauses leaves some of a policer's rate unused.
     pub most: f64,
     /// By what part jitter may have changed it.
     pub unsure: f64,
@@ -31,7 +32,7 @@ pub struct Held {
     pub pause_us: f64,
 }
 
-/// What came afterwards, if there was enough and both halves of it were alike.
+/// The rate after the first losses, if there was enough data and both halves of the time were alike.
 pub fn held(trace: &Trace<'_>, base: Base) -> Option<Held> {
     let from = trace.arrived.get(trace.first_hole()?)?.at_us as f64 + base.rtt_us;
     let rows = &trace.arrived[trace.arrived.partition_point(|row| (row.at_us as f64) < from)..];

@@ -10,33 +10,36 @@ use super::trace::{Delay, Trace};
 
 /// A policer lets more than this times its rate through before it drops.
 const BURST: f64 = 1.3;
-/// Where a policer is none, what comes after the first losses is less than before by no more than this, and what one packet more or less
-/// makes. A policer of less than nine tenths of the line's rate makes more.
+/// Without a policer the rate after the first losses is lower than before by no more than this factor, and by what one packet more or less
+/// changes. A policer of less than nine tenths of the line's rate changes it more.
 const AS_MUCH: f64 = 1.11;
-/// No policer is said to be there if one of less than this part of the line's rate would have shown itself.
+/// A policer is reported as absent only if one of less than this part of the line's rate would have shown itself.
 const EXCLUDED_LEAST: f64 = 0.7;
-/// The queue that what was sent last before the sender's answer met is looked for from this part of a round trip after the first losses to
-/// that.
+/// Interval after the first losses, in parts of a round trip: the last segments before the sender's reaction were sent in it, and the
+/// queue that they met is taken from its samples.
 const LEFT_FROM: f64 = 0.5;
 const LEFT_UNTIL: f64 = 0.95;
-/// A queue of less than this part of a round trip may be none.
+/// A queue that delays by less than this part of a round trip may be no queue.
 const SHORT_QUEUE: f64 = 0.1;
-/// So many packets tell whether as much comes as before.
+/// Least number of packets, and least time in microseconds, that show whether the rate after the first losses is that before them.
 const AFTER_PACKETS: f64 = 8.0;
 const SUSPECTED_LEAST_US: f64 = 4_000.0;
-/// A policer's rate is known no better than to this part: what is sent again leaves some of it unused, a burst exceeds it.
+/// Least relative uncertainty of a policer's rate: retransmissions leave some of it unused, and a burst exceeds it.
 const UNSURE: f64 = 0.25;
-/// What comes before the first losses no faster than so many times the rate that holds after them, and behind a queue, is a shaper's.
+/// Limit on the rate before the first losses, as a multiple of the rate that holds after them: behind a queue, a rate within it is
+/// a shaper's.
 const SHAPED: f64 = 1.25;
-/// A policer lets something through all the time. Where nothing comes for longer than so many packets take, a run was lost.
+/// Longest pause behind a policer, as the time of this many packets at its rate. A policer lets packets through all the time, so a longer
+/// pause shows a run of losses.
 const PAUSE_PACKETS: f64 = 12.0;
-/// A policer that takes fewer packets at once drops of each burst, however seldom they come: it may let more through of what comes evenly.
+/// A policer that lets fewer packets than this through at once drops from every burst, however rare bursts are: it may let more through if
+/// packets come evenly.
 const AT_ONCE_PACKETS: f64 = 10.0;
 /// Of what was sent again, no more than this part may have come twice.
 const TWICE_MOST: f64 = 0.2;
 
-/// Whether something else than a full buffer may have dropped: where a buffer overflows, a queue stands, and the line brings as much as
-/// before, for the buffer stays full.
+/// Whether something other than a full buffer may have dropped: where a buffer overflows, there is a queue, and the line delivers as much
+/// as before, because the buffer stays full.
 pub fn is_suspected(trace: &Trace<'_>, delays: &[Delay], ended: End, base: Base) -> bool {
     ended == End::Overflow
         && trace.first_hole().is_some()
@@ -75,16 +78,16 @@ fn queue_after(trace: &Trace<'_>, base: Base, queued_us: f64) -> Option<f64> {
 /// What came after the first losses, beside what came before.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct After {
-    /// As a part of what came before.
+    /// The rate after them as a part of that before.
     part: f64,
-    /// From this part on it is as much.
+    /// From this part on the rates count as equal.
     enough: f64,
     /// A policer of a smaller part would have shown itself.
     excluded: f64,
 }
 
 impl After {
-    /// Rates in bit/s; the later one was seen for so long.
+    /// From the rates before and after, in bit/s; `over_us` is the time for which the later one was seen.
     fn of(before: f64, after: f64, over_us: f64, packet_bytes: f64) -> Self {
         let packets = after * over_us / 8e6 / packet_bytes;
         let enough = 1.0 / (AS_MUCH + 1.5 / packets.max(1.0)).min(BURST);
@@ -111,7 +114,7 @@ fn has_queue(delays: &[Delay], base: Base) -> bool {
     last_us(delays) > (SHORT_QUEUE * base.rtt_us).max(SHORT_QUEUE_US) + 2.0 * base.spread_us
 }
 
-/// What passed before the first losses, in bit/s: in the best time, and while packets waited behind one another.
+/// The rate before the first losses, in bit/s: the greater of its peak and the rate at which packets came while a queue delayed them.
 fn before(trace: &Trace<'_>, delays: &[Delay], base: Base) -> f64 {
     let hole = trace.first_hole().unwrap_or(trace.arrived.len());
     let peak = trace.peak_bit_s(base.rtt_us.clamp(4_000.0, 50_000.0) / 2.0, hole).unwrap_or(0.0);
@@ -123,7 +126,7 @@ fn is_policed(second: &Trace<'_>, base: Base) -> bool {
     loses_much(second) && !is_queue_full(&second.delays(), base)
 }
 
-/// Of a suspicion that the second pass confirms: a sender that heeds losses sends less after them, whatever dropped.
+/// Decides on a suspicion by the second pass: a sender that reacts to losses sends less after them, whatever dropped.
 pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], ended: End, base: Base) -> Finding {
     let not = |reason: &str| Finding::NotObservable { reason: reason.into() };
     match ended {
@@ -211,7 +214,7 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
     }
 }
 
-/// Whether what came last before the first losses had waited long, and came no faster than `rate` meanwhile.
+/// Whether there was a queue before the first losses, and the rate while the last segment waited in it was about `rate` or less.
 fn is_shaped(trace: &Trace<'_>, delays: &[Delay], base: Base, rate: f64) -> bool {
     let queued_us = last_us(delays);
     let Some(last) = delays.last().filter(|_| has_queue(delays, base)) else { return false };

@@ -10,41 +10,42 @@ use super::trace::{Delay, Trace};
 /// A stretch of arrivals at the line's rate is no shorter than this, and has no fewer packets.
 const STRETCH_LEAST_US: f64 = 3_000.0;
 const STRETCH_PACKETS: f64 = 6.0;
-/// A pause is longer than so many times the median between packets, and so much more, in microseconds.
+/// Threshold of a pause: this multiple of the median time between packets, plus this time in microseconds.
 const PAUSE: f64 = 4.0;
 const PAUSE_US: f64 = 1_000.0;
 /// A stretch at less than this part of the fastest one is not at the line's rate.
 const SLOWEST: f64 = 0.9;
 /// Where the halves of stretches differ by more than this part, what came first may be a shaper's burst, and no rate is seen.
 const FALLING: f64 = 0.3;
-/// A rate that was seen for so many times as long as a faster one is no pass that was merely slower.
+/// Threshold as a multiple of the time for which a faster rate was seen: a slower rate that was seen for longer is not just a slower pass.
 const OUTLASTS: f64 = 4.0;
-/// Nor is a rate the path's where it fell by more than this after the first losses, and stayed there.
+/// A rate that fell by more than this factor after the first losses, and stayed there, is not the path's.
 const FALLS: f64 = 1.2;
 /// Why a path has no single rate.
 const SHAPER: &str = "a shaper with a burst, or other traffic";
-/// Stretches of this part of the longest say which is the fastest.
+/// Only stretches of at least this part of the longest decide which is the fastest.
 const LONG: f64 = 0.3;
 /// How exactly the ends of a stretch are known, in microseconds.
 pub const EDGE_US: f64 = 150.0;
 /// A stretch whose halves differ by more than this part is not a line's: other traffic, jitter, or a second line.
 const HALVES_MOST: f64 = 0.2;
-/// Packets come faster than the line carries them by no more than this, over so long, in microseconds: after a host was late.
+/// Limit on the factor by which packets may come faster than the line carries them, after a host was late, and the least interval, in
+/// microseconds, over which it holds.
 const PEAK_MOST: f64 = 1.1;
 const PEAK_US: f64 = 10_000.0;
-/// For so long, and for as long as an end was late at most, packets may be held up on the way and then come together, in microseconds.
+/// How long packets may be held up on the way and then arrive together, in microseconds, beside the time by which an end was late at most.
 const HELD_US: f64 = 3_000.0;
-/// The shortest time for a bound of the rate, in microseconds, and how often it is doubled.
+/// The shortest interval for a bound of the rate, in microseconds, and the number of intervals, each twice as long as the one before.
 const WIDTH_LEAST_US: f64 = 1_000.0;
 const WIDTHS: u32 = 11;
 /// Jitter, or an end that was late, of more than this part of the time in which a rate was seen may have made it.
 const JITTER_MOST: f64 = 0.25;
-/// A packet may be late by so many times what nine tenths of idle probes are.
+/// How late a packet may be, as a multiple of [`Base::spread_us`].
 const JITTER_UNSURE: f64 = 1.5;
-/// A rate is known no better than to this part.
+/// Least relative uncertainty of a rate.
 const UNSURE_LEAST: f64 = 0.006;
 
-/// The parts of a stretch between pauses: a line with a queue makes none, and a look that was late may feign a queue.
+/// The parts of a stretch between pauses. A line with a queue makes no pauses, but a late sample may be mistaken for a queue.
 fn without_gaps(stretch: &[Delay]) -> impl Iterator<Item = &[Delay]> {
     let mut gaps: Vec<_> = stretch.windows(2).map(|pair| pair[1].at_us - pair[0].at_us).collect();
     gaps.sort_by(f64::total_cmp);
@@ -101,8 +102,8 @@ pub fn line_rate(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<Esti
     let queued = delays.split(|delay| delay.queued_us < least_us);
     let mut stretches: Vec<_> =
         queued.flat_map(without_gaps).filter_map(|stretch| Stretch::of(trace, stretch)).collect();
-    // Not every delay is the line's queue: a host that was late delays, too, and then less comes. Nothing comes faster than the line.
-    // A short stretch may look faster than it was, by a look that was late.
+    // Not every delay is the line's queue: a late host delays, too, and then the rate is lower. No rate is higher than the line's, but
+    // a short stretch may seem faster than it was if a sample was late.
     let longest_us = |stretches: &[Stretch]| stretches.iter().map(|stretch| stretch.span_us).fold(0.0, f64::max);
     let long_us = longest_us(&stretches) * LONG;
     let long = stretches.iter().filter(|stretch| stretch.span_us >= long_us);

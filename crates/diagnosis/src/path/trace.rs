@@ -9,11 +9,11 @@ use crate::measured::Measured;
 use ekiden_measure_proto::message::{Row, StreamEnd};
 use ekiden_measure_proto::seen::{LoadSeen, Side};
 
-/// A look that is later than this part of a round trip, and than this, passes for a queue.
+/// A sample that is later than this part of a round trip, and than this time in microseconds, may be mistaken for a queue.
 const LATE_PART: f64 = 0.25;
 const LATE_LEAST_US: f64 = 2_000.0;
 
-/// So many steps of time are looked at, whatever the clocks of the ends say.
+/// Limit on the number of time steps that are evaluated, whatever the clocks of the ends say.
 pub const STEPS_MOST: u32 = 100_000;
 
 /// A stream as both ends saw it.
@@ -80,7 +80,7 @@ const IPV6: u32 = 40;
 const TCP: u32 = 20;
 const TIMESTAMPS: u32 = 12;
 
-/// So many segments acknowledged tell that they arrive.
+/// Least number of acknowledged segments that shows that such segments arrive.
 const WHOLE_LEAST: u64 = 10;
 
 /// The longest segment that has arrived whole. The receiver's kernel says it of longer ones than it takes for granted; shorter ones have arrived
@@ -135,7 +135,7 @@ impl<'a> Trace<'a> {
         (at < self.sent.len()).then_some(at)
     }
 
-    /// A look that is later than this passes for a queue, in microseconds.
+    /// How late a sample may be without being mistaken for a queue, in microseconds.
     fn late_most_us(&self) -> f64 {
         let rtt_us = self.sent.iter().map(|row| row.rtt_min_us).filter(|rtt| *rtt > 0).min().unwrap_or(0);
         (f64::from(rtt_us) * LATE_PART).max(LATE_LEAST_US)
@@ -146,7 +146,7 @@ impl<'a> Trace<'a> {
         self.latest_us.into_iter().fold(0.0, f64::max)
     }
 
-    /// How late an end looked, in microseconds, if that could pass for a queue.
+    /// How late an end's latest sample was, in microseconds, if that could be mistaken for a queue.
     pub fn stalled_us(&self) -> Option<f64> {
         Some(self.latest_us()).filter(|latest_us| *latest_us > self.late_most_us())
     }

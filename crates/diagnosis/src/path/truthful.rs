@@ -1,6 +1,6 @@
 //! Nothing untrue is said of paths that are drawn at random, and what a path shows is mostly found.
 //!
-//! `EKIDEN_PATHS=1000 cargo test -p ekiden-diagnosis truthful` draws so many of each kind.
+//! `EKIDEN_PATHS=1000 cargo test -p ekiden-diagnosis truthful` draws 1000 paths of each kind.
 
 use ekiden_record::{Finding, Judgement, PathDirection, Way};
 use ekiden_units::random::Random;
@@ -11,7 +11,7 @@ use super::tests::is_true;
 use super::trace::Trace;
 use super::{find, round_trip, spent_before_second};
 
-/// So many paths of each kind, unless the environment says otherwise.
+/// Default number of paths of each kind, unless the environment sets another.
 const PATHS: u64 = 120;
 
 /// A policer of less than this part of the line's rate is not said to be absent.
@@ -134,7 +134,7 @@ impl Found {
     }
 }
 
-/// Paths of a kind: nothing untrue is said, and each of some findings is seen on so large a part of them.
+/// Checks paths of a kind: no finding is untrue, and each finding in `seen_least` is seen on at least the part of them that it names.
 fn check(kind: u64, seen_least: &[(&str, f64)], draw: fn(&mut Draw, u64) -> Path) {
     let paths = std::env::var("EKIDEN_PATHS").ok().and_then(|paths| paths.parse().ok()).unwrap_or(PATHS);
     let (mut untrue, mut seen) = (Vec::new(), std::collections::BTreeMap::<_, u64>::new());

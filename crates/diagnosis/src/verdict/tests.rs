@@ -12,7 +12,7 @@ struct Between {
     /// Segments that wait at most; what drops more at once is a policer with this burst where `is_policed`.
     room: f64,
     is_policed: bool,
-    /// One in so many segments is lost by chance; 0: none.
+    /// One segment in this many is lost by chance; 0: none.
     lost_every: u32,
 }
 

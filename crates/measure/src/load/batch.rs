@@ -2,11 +2,11 @@
 
 use ekiden_record::LoadSettings;
 
-/// How often it is decided anew.
+/// Interval between two decisions, in nanoseconds.
 const PERIOD_NS: u64 = 20_000_000;
 /// A receiver takes about what comes in this time at once.
 const BATCH_NS: u64 = 1_000_000;
-/// With less there is nothing to save.
+/// Least number of bytes: batches of fewer save nothing.
 const LEAST: u64 = 32 << 10;
 /// More at once would leave the receive buffer.
 const MOST: u64 = 128 << 10;
@@ -26,7 +26,7 @@ impl Batch {
         settings.window_bytes.is_none() && settings.receive_buffer_bytes.is_none() && settings.data_bytes.is_none()
     }
 
-    /// So many bytes were taken. Returns what to wait for from now on, where that changes.
+    /// Accounts for `bytes` that were received. Returns how many bytes to wait for from now on, if that changes.
     pub fn taken(&mut self, now_ns: u64, bytes: u64) -> Option<u32> {
         if self.since_ns == 0 {
             self.since_ns = now_ns;

@@ -3,9 +3,9 @@
 
 use super::Most;
 
-/// A call that moves so much is paid for by its bytes.
+/// Threshold in bytes: a call that moves at least this much is not limited, because the limit on bytes already bounds such calls.
 const MUCH: u64 = 16 << 10;
-/// Calls of so much time may come at once.
+/// The burst of calls, as the time in which they would be due: a stream that was late may catch up this much.
 const AT_ONCE_NS: u64 = 10_000_000;
 
 /// The calls of one stream.
@@ -16,7 +16,7 @@ pub(super) struct Calls {
     due_ns: u64,
 }
 
-/// The time between two calls of each of so many streams; 0 without a limit.
+/// The interval between two calls of one stream, in nanoseconds, if `streams` of them share the limit; 0 without a limit.
 pub(super) fn pause_ns(most: Most, streams: u64) -> u64 {
     most.calls_s.map_or(0, |calls| streams * 1_000_000_000 / u64::from(calls.max(1)))
 }
@@ -26,7 +26,7 @@ impl Calls {
         Self { pause_ns, due_ns: 0 }
     }
 
-    /// A call has moved so many bytes. Returns for how many nanoseconds the next one has to wait.
+    /// Accounts for `bytes` that a call has moved. Returns how many nanoseconds the next call has to wait.
     pub fn made(&mut self, bytes: u64, now_ns: u64) -> u64 {
         if self.pause_ns == 0 || bytes >= MUCH {
             return 0;

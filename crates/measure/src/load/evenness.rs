@@ -1,12 +1,12 @@
-//! How even arrivals are: a full line brings as much in each short time, a window that is sent at once comes at once.
+//! How even arrivals are: a full line delivers the same amount in each short interval, a window that is sent in one burst arrives in one.
 
 use ekiden_units::quantile;
 
 use ekiden_measure_proto::message::Peak;
 
-/// Lengths of times, in milliseconds.
+/// Lengths of the intervals, in milliseconds.
 const WIDTHS_MS: [usize; 5] = [2, 5, 10, 20, 50];
-/// No more milliseconds are looked at.
+/// Limit on the milliseconds that are counted.
 const MOST: usize = 20_000;
 
 /// Bytes in each millisecond since the first.
@@ -14,7 +14,7 @@ const MOST: usize = 20_000;
 pub(super) struct Evenness(Vec<u32>);
 
 impl Evenness {
-    /// Adds what came so long after the first byte.
+    /// Adds `bytes` that arrived `since_first_ns` after the first byte.
     pub fn add(&mut self, since_first_ns: u64, bytes: u64) {
         let at = (since_first_ns / 1_000_000) as usize;
         if at < MOST {

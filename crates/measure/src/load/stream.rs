@@ -23,22 +23,22 @@ use ekiden_measure_proto::message::{StreamEnd, TENTHS_MOST, Trace};
 use ekiden_measure_proto::seen::Side;
 use ekiden_measure_proto::settings::Asked;
 
-/// How long a thread waits for its socket before it looks whether it is to stop.
+/// Timeout of a socket call, after which the thread checks whether it is to stop.
 const WAIT: Duration = Duration::from_millis(50);
 /// Bytes that a sender hands over at a time unless asked for another number, and that a receiver takes.
 const PIECE: u64 = 256 << 10;
-/// Until so many bytes have come a window is clamped at each.
+/// Threshold in bytes: until a receiver has received this much, it clamps its window at every call.
 const CLAMPED: u64 = 1 << 20;
-/// How often a program hands over data that offers so much a second.
+/// Interval at which a sender with a limited rate hands over data, and the most that it makes up for, as a time in nanoseconds.
 const OFFER: Duration = Duration::from_millis(5);
 const OFFER_MOST_NS: u64 = 100_000_000;
-/// The same of a traced sender, which is to end soon after it is told.
+/// Bytes that a traced sender hands over at a time: few, so that it ends soon after it is told to.
 const TRACE_PIECE: u64 = 32 << 10;
-/// How soon a traced sender that has handed over what it may asks again.
+/// How soon a traced sender that has used up its allowance checks again whether it may send more.
 const LOOK: Duration = Duration::from_micros(200);
-/// A connection whose data is not acknowledged for so long has failed.
+/// Timeout of a connection whose data is not acknowledged.
 const SILENCE_MOST: Duration = Duration::from_secs(20);
-/// One in so many of a second is counted by itself.
+/// Length of the intervals whose bytes are counted separately: a tenth of a second, in nanoseconds.
 const TENTH_NS: u64 = 100_000_000;
 
 /// One end of a stream.
@@ -174,14 +174,15 @@ impl Stream {
         end
     }
 
-    /// What a program that offers so much a second hands over since it last did. What was not taken for long is given up.
+    /// Bytes that a sender with a limited rate hands over now, where it last did so at `since_ns`. Of a pause longer than
+    /// [`OFFER_MOST_NS`] only that much is made up for.
     fn offered(&self, since_ns: u64) -> u64 {
         let Some(rate) = self.offered_bit_s else { return u64::MAX };
         let time_ns = (monotonic_ns() - since_ns).min(OFFER_MOST_NS);
         (u128::from(rate) * u128::from(time_ns) / 8_000_000_000) as u64
     }
 
-    /// Receives until what counts has come.
+    /// Receives until everything that counts has arrived.
     pub fn receive(&self, shared: &Shared) -> StreamEnd {
         let mut end = self.end();
         let expected = self.bytes.unwrap_or(u64::MAX).min(self.bytes_most);
@@ -190,7 +191,7 @@ impl Stream {
         let mut batch = Batch::default();
         let mut calls = Calls::new(self.pause_ns);
         while !shared.is_stopped() {
-            // One byte more than expected would tell that too much comes.
+            // One byte more than expected shows that the sender sends too much.
             let wanted = PIECE.min((expected - received).saturating_add(1));
             let taken = discard(&self.socket, wanted as usize);
             let now_ns = monotonic_ns();
@@ -243,7 +244,7 @@ impl Stream {
         end
     }
 
-    /// Whether an end after so many bytes is the one that was asked for.
+    /// Whether all bytes that were asked for have been `received`, so that the end is due.
     fn is_done(&self, received: u64) -> bool {
         self.bytes.is_some_and(|bytes| received >= bytes)
     }

@@ -22,16 +22,16 @@ use ekiden_measure_proto::message::{
 use ekiden_measure_proto::seen::{LoadSeen, Side};
 use ekiden_measure_proto::settings::Asked;
 
-/// How long a client may look at the idle path before it starts the load, and a load may take beyond what was asked for.
+/// Limit on the time for which a client measures the idle path before it starts the load, and on that of a load beyond what was asked for.
 const MARGIN: Duration = Duration::from_secs(60);
-/// How often it is looked whether anything moves.
+/// Interval between two checks whether anything moves.
 const MOVES: Duration = Duration::from_secs(1);
 /// Rows in a message.
 const ROWS: usize = 1_000;
-/// How many small pieces a load of a client without a key may send and take in a second, all its streams together: they cost
-/// the processor what bytes do not.
+/// Limit on the small pieces that a load of a client without a key may send and take in a second, in all its streams together: a limit on
+/// bytes does not bound the processor time that they cost.
 const OPEN_CALLS: u32 = 25_000;
-/// How often the end of a load is looked for.
+/// Interval between two checks whether a load has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What a client wants, checked.
@@ -98,7 +98,7 @@ impl Drop for UnderWay {
 }
 
 enum Refusal {
-    /// Nobody is there to be told.
+    /// The client is gone and cannot be told.
     Gone,
     Told {
         why: String,
@@ -189,7 +189,7 @@ async fn measure(
     }
 }
 
-/// Tells all that was seen.
+/// Sends all that was seen.
 async fn results(connection: &Connection, seen: Vec<LoadSeen>, within: Duration) -> io::Result<()> {
     for seen in seen {
         report(connection, seen, within).await?;
@@ -275,7 +275,7 @@ async fn gather(
     Ok((all, probes))
 }
 
-/// Waits until the load is over: this end's streams have ended, and the client says that its own have. A client that leaves ends it.
+/// Waits until the load is over: this end's streams have ended, and the client has said that its own have, or has left.
 async fn load(server: &Server, connection: &Connection, wanted: &Wanted, running: &Running) -> io::Result<()> {
     let (settings, stalled) = (wanted.asked.get(), server.settings.patience.stalled);
     match control::receive(connection, REQUEST_BYTES_MOST, MARGIN).await? {
@@ -319,7 +319,7 @@ async fn load(server: &Server, connection: &Connection, wanted: &Wanted, running
     Ok(())
 }
 
-/// Tells what was seen of a stream.
+/// Sends what was seen of a stream.
 async fn report(connection: &Connection, seen: LoadSeen, within: Duration) -> io::Result<()> {
     let LoadSeen { way, stream, end, rows } = seen;
     for rows in rows.chunks(ROWS) {

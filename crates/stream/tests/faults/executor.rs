@@ -95,7 +95,7 @@ pub async fn run(seed: u64, plan: Plan, is_traced: bool) -> Result<Ran, String> 
         let next = world(|world| world.next_at()).map(|at| run.begin + Duration::from_millis(at));
         let next = next.into_iter().chain([run.begin + LONGEST]).min().unwrap_or(run.begin);
         timer.as_mut().reset(next);
-        // It is due later, and only has to be waited for.
+        // The deadline is in the future; this poll only registers the waker.
         let _ = timer.as_mut().poll(cx);
         Poll::Pending
     })

@@ -46,7 +46,7 @@ pub enum Ending {
     Reset,
 }
 
-/// What the two hosts write: so much at most.
+/// The bytes that a host writes, from the first on; no host writes more than these.
 pub fn written_by(host: usize) -> &'static [u8] {
     const MOST: usize = 1 << 13;
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();

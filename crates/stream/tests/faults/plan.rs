@@ -7,7 +7,7 @@ use ekiden_units::random::Random;
 
 use super::end::Line;
 
-/// How nasty kernel and event loop are, in so many of a thousand calls.
+/// How kernel and event loop behave: each disturbance as a rate per thousand calls, beside the jitter and the length of TLS records.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tuning {
     pub jitter_ms: u64,
@@ -17,7 +17,7 @@ pub struct Tuning {
     pub urgent: u64,
     pub no_pipe: u64,
     pub spurious: u64,
-    /// The most bytes that a record of TLS has.
+    /// The longest TLS record, in bytes.
     pub record: usize,
 }
 
@@ -36,12 +36,12 @@ pub enum Finish {
 /// What a host does.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// Pauses, and how much it writes then.
+    /// Pauses, and how many bytes it writes after each.
     pub writes: Vec<(u64, usize)>,
     pub finish: Finish,
     /// How much it reads at a time, and how long it pauses then.
     pub reads: (usize, u64),
-    /// When it has read so much, it reads nothing for so long.
+    /// After how many bytes it stops reading, and for how many milliseconds.
     pub stalls: Option<(usize, u64)>,
 }
 
@@ -63,9 +63,9 @@ pub struct Plan {
     pub nodes: usize,
     pub lines: Vec<Line>,
     pub hosts: [Script; 2],
-    /// So much of the client was read with its request.
+    /// How many of the client's bytes were read together with its request.
     pub first: usize,
-    /// Each after so many steps.
+    /// Faults, each with the number of steps after which it happens.
     pub faults: Vec<(usize, Fault)>,
     pub limits: Limits,
     /// Whether there is a place for what a client, or a dialler, has left behind.

@@ -52,7 +52,7 @@ pub enum Event {
     /// The event loop is told of the end once more.
     Tells(usize),
     TimesOut(usize),
-    /// The kernel looks at a closed socket, of which so much had been acknowledged.
+    /// The kernel checks a closed socket; with the number of bytes that had been acknowledged when the check was scheduled.
     Forgets(usize, u64),
 }
 
@@ -62,7 +62,7 @@ pub enum Segment {
     /// The end; whether close_notify stands before it.
     End(bool),
     Reset,
-    /// So much has come, up to there is room, and the end has come.
+    /// An acknowledgement: how much has arrived, up to where there is room, and whether the end has arrived.
     Ack(u64, u64, bool),
 }
 

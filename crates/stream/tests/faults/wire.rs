@@ -65,7 +65,7 @@ impl End {
 impl Wire for End {
     type Pipe = Held;
 
-    /// So small that a stream of some hundred bytes passes all that a large one does.
+    /// Sizes so small that a stream of a few hundred bytes takes every code path of a large one.
     const SIZES: Sizes = Sizes {
         small: 64,
         very_small: 5,

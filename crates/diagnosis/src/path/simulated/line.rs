@@ -7,7 +7,7 @@ use ekiden_units::{BitRate, Bytes, Fraction, Time};
 
 use super::{Bucket, Path};
 
-/// The way back is so fast that nothing waits there.
+/// Rate of the way back: fast enough that no queue forms there.
 const FAST: BitRate = BitRate(1_000_000_000_000);
 
 /// One direction that carries a load, and the way back of its acknowledgements.

@@ -1,4 +1,4 @@
-//! What both ends are seen to do: looks at the engine, as Linux's `TCP_INFO` would show it.
+//! Samples of both ends: the state of the simulated TCP, as Linux's `TCP_INFO` would show it.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use ekiden_packet::Segment;
 use ekiden_tcp::{Connection, Transmit};
 use ekiden_units::Time;
 
-/// How often a traced load is looked at.
+/// Interval between two samples of a traced load, in nanoseconds.
 const LOOK_NS: u64 = 200_000;
 
 /// Looks at an end: every 200 µs, and only what has changed is kept.
@@ -24,7 +24,7 @@ impl Looks {
         Self { began, due: None, rows: vec![first] }
     }
 
-    /// Something happens, after which it is to be looked.
+    /// Notes that something has happened, so that the next sample is due.
     pub fn note(&mut self, now: Time) {
         self.due = Some(self.began + Time(now.since(self.began).0.next_multiple_of(LOOK_NS)));
     }

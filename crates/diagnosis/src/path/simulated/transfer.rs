@@ -22,10 +22,10 @@ const ANSWER: u32 = 76;
 const ASK_EVERY: Time = Time::ms(20);
 /// Questions before the load begins.
 const IDLE: u64 = 25;
-/// What a traced sender writes ahead, and at a time.
+/// Bytes that a traced sender writes ahead, and bytes that it writes at a time.
 const AHEAD: u64 = 64 << 10;
 const PIECE: u64 = 32 << 10;
-/// No load sends for longer, beside ten round trips; nor is more waited for, when it has.
+/// Limit on the time for which a load sends, beside ten round trips, and on the wait for the rest after that.
 const LONGEST: Time = Time::secs(2);
 const STOPPED: Time = Time::secs(5);
 

@@ -6,10 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::time::ClockId;
 use nix::unistd::Pid;
 
 use crate::kernel_text::kernel_text;
@@ -83,15 +81,8 @@ impl Awake {
     }
 }
 
-/// How long a thread keeps its processor busy between two looks at what it got of it.
-const BUSY_LOOK: Duration = Duration::from_millis(20);
-/// A thread that got less of its processor rests: other programs keep it busy.
-const BUSY_SHARE_LEAST: f64 = 0.45;
-/// How long it rests then.
-const BUSY_REST: Duration = Duration::from_millis(100);
-
 /// Keeps every processor that this process may use busy while it lives, with a thread that gives way to all others
-/// (SCHED_IDLE), and rests where others that give way keep the processor busy already.
+/// (SCHED_IDLE).
 ///
 /// A virtual processor with nothing to do is given to other machines, also while it polls for work ([`Awake`]): a hypervisor
 /// sees that it waits, and may bring it back tens of milliseconds later. One that computes keeps its place. It needs no
@@ -124,27 +115,10 @@ impl Busy {
             if !is_placed || schedule::give_way().is_err() {
                 return;
             }
-            while !is_over.load(Ordering::Relaxed) {
-                if compute(&is_over) < BUSY_SHARE_LEAST {
-                    thread::park_timeout(BUSY_REST);
-                }
-            }
+            // Not `spin_loop`: its instruction tells the hypervisor that this processor waits.
+            while !is_over.load(Ordering::Relaxed) {}
         })
     }
-}
-
-/// Computes for a while, and returns what part of that time it had the processor.
-fn compute(is_over: &AtomicBool) -> f64 {
-    let used = || thread_time().unwrap_or_default();
-    let (begun, used_before) = (Instant::now(), used());
-    // Not `spin_loop`: its instruction tells the hypervisor that this processor waits.
-    while begun.elapsed() < BUSY_LOOK && !is_over.load(Ordering::Relaxed) {}
-    (used() - used_before).as_secs_f64() / begun.elapsed().as_secs_f64()
-}
-
-/// The processor time of the calling thread.
-fn thread_time() -> nix::Result<Duration> {
-    ClockId::CLOCK_THREAD_CPUTIME_ID.now().map(Duration::from)
 }
 
 /// Whether a control group limits the processor time of a process, by what /proc/PID/cgroup says of it (cgroups(7)) and the
@@ -171,7 +145,6 @@ impl Drop for Busy {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            thread.thread().unpark();
             let _ = thread.join();
         }
     }
@@ -187,7 +160,7 @@ mod tests {
         let class_of =
             |line: &str| line.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(38)?.parse().ok());
         // The field `policy` of proc_pid_stat(5). A thread that has begun may not have given way yet.
-        let begun = Instant::now();
+        let begun = std::time::Instant::now();
         loop {
             let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
             let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
@@ -209,29 +182,6 @@ mod tests {
             assert!(begun.elapsed().as_secs() < 60, "{names:?}");
             thread::yield_now();
         }
-    }
-
-    #[test]
-    fn a_thread_that_shares_a_processor_sees_how_little_it_got() {
-        let mut here = CpuSet::new();
-        let usable = sched_getaffinity(Pid::from_raw(0)).unwrap();
-        let one = (0..CpuSet::count()).find(|processor| usable.is_set(*processor).unwrap()).unwrap();
-        here.set(one).unwrap();
-        let is_over = AtomicBool::new(false);
-        let shares = thread::scope(|scope| {
-            let threads: Vec<_> = (0..4)
-                .map(|_| {
-                    scope.spawn(|| {
-                        sched_setaffinity(Pid::from_raw(0), &here).unwrap();
-                        (0..20).map(|_| compute(&is_over)).sum::<f64>() / 20.0
-                    })
-                })
-                .collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
-        });
-        // All four at once have one processor; those that are done leave it to the others.
-        assert!(shares.iter().any(|share| *share < BUSY_SHARE_LEAST), "{shares:?}");
-        assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{shares:?}");
     }
 
     #[test]

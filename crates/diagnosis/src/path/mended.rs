@@ -67,6 +67,16 @@ fn a_queue_that_grows_far_beyond_a_first_loss_bounds_the_buffer() {
     }
 }
 
+/// What is found of a path behind a shaper, and the shaper's rate. Given are the line's rate, round trip and buffer; the shaper's rate,
+/// bucket and queue.
+fn behind_a_shaper(
+    (line, rtt_us, buffer_bytes, rate_bit_s, depth_bytes, shaper_queue_bytes): (f64, f64, f64, f64, f64, f64),
+) -> (PathDirection, f64) {
+    let shaper = Some(Bucket { rate_bit_s, depth_bytes });
+    let path = Path { rate_bit_s: line, rtt_us, buffer_bytes, shaper, shaper_queue_bytes, ..Path::PLAIN };
+    (find(path), rate_bit_s)
+}
+
 #[test]
 fn a_shaper_with_a_short_queue_is_no_policer() {
     let paths = [
@@ -76,9 +86,8 @@ fn a_shaper_with_a_short_queue_is_no_policer() {
         (98.97e6, 10_577.0, 476e3, 28.7e6, 89_700.0, 20_200.0),
         (5.77e6, 207_985.0, 154e3, 2.37e6, 15e3, 34_700.0),
     ];
-    for (line, rtt_us, buffer_bytes, rate_bit_s, depth_bytes, shaper_queue_bytes) in paths {
-        let shaper = Some(Bucket { rate_bit_s, depth_bytes });
-        let found = find(Path { rate_bit_s: line, rtt_us, buffer_bytes, shaper, shaper_queue_bytes, ..Path::PLAIN });
+    for shaped in paths {
+        let (found, rate_bit_s) = behind_a_shaper(shaped);
         assert!(is_true(&found.policer_bit_s, 0.0), "{found:#?}");
         assert!(!is_observed(&found.rate_bit_s) || is_true(&found.rate_bit_s, rate_bit_s), "{found:#?}");
     }
@@ -92,9 +101,8 @@ fn a_shapers_burst_and_what_follows_are_no_rate_together() {
         (154.4e6, 7_770.0, 55_732.0, 52.1e6, 18_523.0, 59_104.0),
         (72.1e6, 5_560.0, 15e3, 24.7e6, 15e3, 31_357.0),
     ];
-    for (line, rtt_us, buffer_bytes, rate_bit_s, depth_bytes, shaper_queue_bytes) in paths {
-        let shaper = Some(Bucket { rate_bit_s, depth_bytes });
-        let found = find(Path { rate_bit_s: line, rtt_us, buffer_bytes, shaper, shaper_queue_bytes, ..Path::PLAIN });
+    for shaped in paths {
+        let (found, rate_bit_s) = behind_a_shaper(shaped);
         assert!(!is_observed(&found.rate_bit_s) || is_true(&found.rate_bit_s, rate_bit_s), "{found:#?}");
     }
 }

@@ -140,6 +140,7 @@ fn within<Q: Quantity>(
 fn set<Q: Quantity>(raw: &Option<Spanned<Q>>) -> Option<Q> {
     raw.as_ref().map(|value| *value.get_ref())
 }
+
 impl From<&Limits> for ekiden_stream::expiry::Limits {
     fn from(limits: &Limits) -> Self {
         Self { idle: limits.idle, lifetime: limits.lifetime }

@@ -82,7 +82,7 @@ impl Awake {
 }
 
 /// Keeps every processor that this process may use busy while it lives, with a thread that gives way to all others
-/// (SCHED_IDLE).
+/// (SCHED_IDLE, and sched_yield(2) for others of that class).
 ///
 /// A virtual processor with nothing to do is given to other machines, also while it polls for work ([`Awake`]): a hypervisor
 /// sees that it waits, and may bring it back tens of milliseconds later. One that computes keeps its place. It needs no
@@ -115,8 +115,11 @@ impl Busy {
             if !is_placed || schedule::give_way().is_err() {
                 return;
             }
-            // Not `spin_loop`: its instruction tells the hypervisor that this processor waits.
-            while !is_over.load(Ordering::Relaxed) {}
+            // Not `spin_loop`: its instruction tells the hypervisor that this processor waits. Yielding leaves the processor to
+            // other threads of SCHED_IDLE too, which would have to share it.
+            while !is_over.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
         })
     }
 }

@@ -6,7 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -82,7 +85,8 @@ impl Awake {
 }
 
 /// Keeps every processor that this process may use busy while it lives, with a thread that gives way to all others
-/// (SCHED_IDLE, and sched_yield(2) for others of that class).
+/// (SCHED_IDLE). Of all such threads on the machine one computes on each processor: others of that class would have to share it
+/// with them.
 ///
 /// A virtual processor with nothing to do is given to other machines, also while it polls for work ([`Awake`]): a hypervisor
 /// sees that it waits, and may bring it back tens of milliseconds later. One that computes keeps its place. It needs no
@@ -103,25 +107,45 @@ impl Busy {
         }
         let usable = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
         let usable = (0..CpuSet::count()).filter(|processor| usable.is_set(*processor).unwrap_or(false));
-        let threads = usable.filter_map(|processor| Self::start(processor, Arc::clone(&is_over)).ok());
+        let turns = File::options().write(true).open(TURNS).ok().map(Arc::new);
+        let threads = usable.filter_map(|processor| Self::start(processor, turns.clone(), Arc::clone(&is_over)).ok());
         let threads = threads.collect();
         Self { is_over, threads }
     }
 
-    fn start(processor: usize, is_over: Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
+    fn start(processor: usize, turns: Option<Arc<File>>, is_over: Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
         thread::Builder::new().name("busy".into()).spawn(move || {
             let mut here = CpuSet::new();
             let is_placed = here.set(processor).and_then(|()| sched_setaffinity(Pid::from_raw(0), &here)).is_ok();
             if !is_placed || schedule::give_way().is_err() {
                 return;
             }
-            // Not `spin_loop`: its instruction tells the hypervisor that this processor waits. Yielding leaves the processor to
-            // other threads of SCHED_IDLE too, which would have to share it.
-            while !is_over.load(Ordering::Relaxed) {
-                thread::yield_now();
+            while !is_over.load(Ordering::Relaxed) && turns.as_ref().is_some_and(|turns| is_taken(turns, processor)) {
+                thread::park_timeout(TAKEN_CHECK);
             }
+            // Not `spin_loop`: its instruction tells the hypervisor that this processor waits.
+            while !is_over.load(Ordering::Relaxed) {}
         })
     }
+}
+
+/// The file with one byte for each processor, which the thread that keeps it busy has locked. All programs of a machine can open it,
+/// and a lock changes nothing of it.
+const TURNS: &str = "/dev/null";
+
+/// How often a thread looks whether the one that keeps its processor busy has ended.
+const TAKEN_CHECK: Duration = Duration::from_millis(50);
+
+/// Whether another process keeps this processor busy. If not, this one has the turn from now on, until `turns` is closed.
+fn is_taken(turns: &File, processor: usize) -> bool {
+    let byte = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: processor as libc::off_t,
+        l_len: 1,
+        l_pid: 0,
+    };
+    matches!(fcntl(turns, FcntlArg::F_OFD_SETLK(&byte)), Err(Errno::EAGAIN | Errno::EACCES))
 }
 
 /// Whether a control group limits the processor time of a process, by what /proc/PID/cgroup says of it (cgroups(7)) and the
@@ -148,6 +172,7 @@ impl Drop for Busy {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
+            thread.thread().unpark();
             let _ = thread.join();
         }
     }
@@ -185,6 +210,17 @@ mod tests {
             assert!(begun.elapsed().as_secs() < 60, "{names:?}");
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_processor_is_kept_busy_by_one_of_all() {
+        let (first, second) = (File::options().write(true).open(TURNS), File::options().write(true).open(TURNS));
+        let (first, second) = (first.unwrap(), second.unwrap());
+        // No machine has it.
+        let processor = CpuSet::count() + std::process::id() as usize;
+        assert!(!is_taken(&first, processor) && is_taken(&second, processor) && !is_taken(&second, processor + 1));
+        drop(first);
+        assert!(!is_taken(&second, processor));
     }
 
     #[test]

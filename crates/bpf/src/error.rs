@@ -32,7 +32,7 @@ pub enum Error {
     #[error("this kernel refuses the eBPF congestion controls (Linux 6.4 or newer is needed): {0}")]
     Refused(String),
     /// Nobody has registered it.
-    #[error("{0} is not in the kernel; 'ekiden congestion load' brings it there")]
+    #[error("{0} is not in the kernel; 'ekiden congestion load' loads it")]
     NotThere(Algorithm),
     /// The running program was loaded by an ekiden with other parameters.
     #[error(

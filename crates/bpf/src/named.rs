@@ -19,7 +19,7 @@ pub enum Reason {
     #[error("{0}")]
     Load(Arc<Error>),
     /// The kernel does not have it.
-    #[error("this kernel does not have it (available: {available}; ekiden brings {}){}", own(), hint(name))]
+    #[error("this kernel does not have it (available: {available}; ekiden loads {}){}", own(), hint(name))]
     Unknown {
         /// What was asked for.
         name: String,
@@ -92,7 +92,7 @@ pub fn register(
     (fresh, unavailable)
 }
 
-/// Which of `names` cannot be used, and why. It brings nothing into the kernel, so it does not try ekiden's own.
+/// Which of `names` cannot be used, and why. It loads nothing into the kernel, so it does not try ekiden's own.
 pub fn unavailable(names: &[String]) -> Vec<(String, Reason)> {
     let others = names.iter().filter(|name| loadable(name).is_none());
     others.filter_map(|name| Some((name.clone(), why_unavailable(name)?))).collect()

@@ -66,10 +66,10 @@ fn for_lossy_legs(available: &str, may_bring_in: bool) -> Finding {
         (true, true) => "ekiden_far, or bbr, which leaves others little",
         (true, false) => "ekiden_far",
         (false, true) => {
-            "bbr, which leaves others little; ekiden_far only where root brings it in (docs/guide/congestion.md)"
+            "bbr, which leaves others little; ekiden_far only where root loads it (docs/guide/congestion.md)"
         }
         (false, false) => {
-            let without = "root brings ekiden_far in (docs/guide/congestion.md), and modprobe tcp_bbr bbr, if the kernel has it; other controls \
+            let without = "root loads ekiden_far (docs/guide/congestion.md), and modprobe tcp_bbr bbr, if the kernel has it; other controls \
                            leave most of such a line unused";
             return Finding::new(SUBJECT, "neither ekiden_far nor bbr is loaded", Verdict::Note(without.into()));
         }
@@ -77,7 +77,7 @@ fn for_lossy_legs(available: &str, may_bring_in: bool) -> Finding {
     Finding::new(SUBJECT, found, Verdict::Good)
 }
 
-/// Whether this process can bring ekiden's congestion controls into the kernel: one that has them, from the first user namespace.
+/// Whether this process can load ekiden's congestion controls into the kernel: one that has them, from the first user namespace.
 fn may_bring_in() -> bool {
     let text = |path| kernel_text(path).unwrap_or_default();
     let held = effective(&text("/proc/self/status"));

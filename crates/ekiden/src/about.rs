@@ -7,10 +7,10 @@ use crate::out;
 /// Instead of running.
 #[derive(clap::Args)]
 pub struct About {
-    /// Print every key of a configuration with its values, its default and its meaning, and exit.
+    /// Print every key that the file may have, with its values, default and meaning, and exit.
     #[arg(long, exclusive = true)]
     keys: bool,
-    /// Print a JSON Schema of a configuration, by which editors know its keys, and exit.
+    /// Print a JSON Schema of the file, by which editors know its keys, and exit.
     #[arg(long, exclusive = true)]
     schema: bool,
 }

@@ -12,10 +12,10 @@ use ekiden_congestion::{Algorithm, CongestionParameters, Parameter, Tunables};
 
 use crate::out;
 
-/// Bring ekiden's congestion controls into the running kernel, change their parameters, and watch what they do.
+/// Load ekiden's congestion controls into the running kernel, change their parameters, and watch what they do.
 ///
 /// They are ekiden_hstcp (HighSpeed TCP), ekiden_ghstcp (gentle HighSpeed TCP), ekiden_bic (BIC) and ekiden_far (for long paths that
-/// lose packets by chance). `ekiden proxy`, `ekiden tunnel` and `ekiden lab` bring those that they use into the kernel by themselves,
+/// lose packets by chance). `ekiden proxy`, `ekiden tunnel` and `ekiden lab` load those that they use by themselves,
 /// for as long as they run; `load` is for programs that are not ekiden, and for nodes that may not do it. Needs root, and Linux 6.4
 /// or newer with BTF.
 ///
@@ -28,7 +28,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Bring them into the kernel, until `unload` or a reboot.
+    /// Load them into the kernel, until `unload` or a reboot.
     Load {
         /// Which; without any, all of them.
         #[arg(value_name = "NAMES", value_parser = kernel::name)]
@@ -180,7 +180,7 @@ fn unload(names: &[Algorithm]) -> anyhow::Result<()> {
 
 /// That nothing is there which could be changed or watched.
 #[derive(Debug, thiserror::Error)]
-#[error("none of ekiden's congestion controls is in the kernel; 'ekiden congestion load' brings them there")]
+#[error("none of ekiden's congestion controls is in the kernel; 'ekiden congestion load' loads them")]
 pub struct NothingThere;
 
 /// That none of the congestion controls that are to be changed reads a parameter.
@@ -199,7 +199,7 @@ impl fmt::Display for NobodyReads {
         let load = readers.join(" ");
         write!(
             f,
-            "{parameter} is a parameter of {which}, not of {by}; 'ekiden congestion load {load}' brings what reads it into the kernel"
+            "{parameter} is a parameter of {which}, not of {by}; 'ekiden congestion load {load}' loads what reads it"
         )
     }
 }

@@ -17,7 +17,7 @@ use crate::whose::{OthersFile, whose};
 /// How many missing runs are named.
 const NAMED_MOST: usize = 5;
 
-/// Show records again, and bring those of a sweep's shards together.
+/// Show records again, and merge those of a sweep's shards.
 ///
 /// `ekiden lab run` and `ekiden simulate` write a record of each run, and of a sweep a directory of them. Their format is
 /// described in docs/guide/record.md.
@@ -34,7 +34,7 @@ enum Action {
     Show(Show),
 }
 
-/// Bring the records of a sweep's shards together in one directory, as if the sweep had not been split.
+/// Merge the records of a sweep's shards into one directory, as if the sweep had not been split.
 ///
 /// All that is there is checked first: whether the directories are of the same sweep, every record whole and of its run,
 /// and alike where several have one. Then OUT appears at once, or not at all. If runs are missing in all of them, this is

@@ -36,7 +36,7 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         "",
         &["congestion", "load", "ekiden_bic", "--set", "far.queue=0.5"],
         2,
-        "far.queue is a parameter of ekiden_far, not of ekiden_bic; 'ekiden congestion load ekiden_far' brings",
+        "far.queue is a parameter of ekiden_far, not of ekiden_bic; 'ekiden congestion load ekiden_far' loads",
     ),
     ("", &["congestion", "set", "ghstcp.spam=1"], 2, "there is no parameter 'ghstcp.spam' (there are "),
     ("", &["congestion", "set"], 2, "<KEY=VALUE>"),

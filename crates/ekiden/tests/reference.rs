@@ -24,7 +24,11 @@ fn the_documentation_has_every_key_as_the_programs_read_it() {
             let (_, tail) = rest.split_once(end).unwrap();
             let mut table = String::from("| key | values | default | meaning |\n|---|---|---|---|\n");
             for key in &section.keys {
-                let default = if key.default.is_empty() { "–" } else { &key.default };
+                let default = match key.default.as_str() {
+                    "" if key.is_required => "required",
+                    "" => "–",
+                    default => default,
+                };
                 table += &format!("| `{}` | {} | {default} | {} |\n", key.name, key.values, key.meaning);
             }
             text = format!("{head}{start}{table}{end}{tail}");

@@ -56,6 +56,18 @@ impl From<Position> for String {
     }
 }
 
+/// The greatest price. Sums of prices stay exact far beyond it.
+pub const PRICE_MOST: f64 = 1e9;
+
+/// # Errors
+/// A node cannot have this price.
+pub fn check_price(price: f64) -> Result<(), String> {
+    match (0.0..=PRICE_MOST).contains(&price) {
+        true => Ok(()),
+        false => Err(format!("the price {price} is out of range: 0 to {PRICE_MOST}")),
+    }
+}
+
 fn yes() -> bool {
     true
 }

@@ -4,7 +4,7 @@
 //! prices by its own word.
 
 use ekiden_keys::Fingerprint;
-use ekiden_overlay::member::{Member, Position};
+use ekiden_overlay::member::{Member, Position, check_price};
 use serde::{Deserialize, Serialize};
 
 use crate::record::{TEXT_MOST, brief, is_text, parse_json};
@@ -118,10 +118,7 @@ impl Admission {
         if let Some(text) = near.iter().chain(region).find(|text| !is_text(text)) {
             return Err(format!("'{}' is no destination or region: 1 to {TEXT_MOST} printable bytes", brief(text)));
         }
-        match price.is_finite() && *price >= 0.0 {
-            true => Ok(()),
-            false => Err(format!("its price is {price}: 0 or more is expected")),
-        }
+        check_price(*price)
     }
 }
 

@@ -36,7 +36,7 @@ pub use admission::{Admission, Terms};
 pub use error::RegistryError;
 pub use inspect::{Health, Inspection, inspect};
 pub use operator::{Admitted, IfOtherKey, Operator};
-pub use record::Load;
+pub use record::{Load, TEXT_MOST, is_text};
 pub use registry::{Observer, Registry};
 pub use settings::{Access, OverlayId, Settings};
 pub use status::MembershipStatus;

@@ -51,7 +51,7 @@ pub struct Config {
     pub threads: usize,
     /// The TCP settings of connections to destinations.
     pub tcp: Tcp,
-    /// The parameters of the congestion controls that this node brings into the kernel, with what is computed from them.
+    /// The parameters of the congestion controls that this node loads into the kernel, with what is computed from them.
     /// `None`: the defaults, or whatever another process has given them.
     pub congestion: Option<Box<Tunables>>,
     /// Limits on what clients and other nodes can make this node hold or do.

@@ -58,7 +58,8 @@ fn no_schedule_of_faults_breaks_the_promise() {
 }
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
 /// Runs those of `count` schedules that no other thread runs. Returns their steps.

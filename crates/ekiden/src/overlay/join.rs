@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::builder::NonEmptyStringValueParser;
-use ekiden_overlay::member::{Member, Position};
+use ekiden_overlay::member::{Member, PRICE_MOST, Position, check_price};
 use ekiden_relay::edit::IfPresent;
 use ekiden_relay::{Config, ConfigError, Pattern, member_sections};
 use ekiden_units::{AddressError, HostPort};
@@ -13,14 +13,14 @@ use crate::about::About;
 use crate::out;
 use crate::whose::whose;
 
-/// Sums of prices stay exact far beyond it.
-const PRICE_MOST: f64 = 1e9;
-
 /// Write a node into the members file of an overlay, which is made if it is not there.
 ///
 /// The name and the key are those of the node's configuration. Copy the file to all nodes afterwards, and send each SIGHUP. Comments and
 /// order stay.
 #[derive(clap::Args)]
+#[command(override_usage = "ekiden overlay join [OPTIONS] --config <FILE> --address <HOST:PORT> <FILE>
+       ekiden overlay join --keys
+       ekiden overlay join --schema")]
 pub struct Args {
     /// The members file (TOML).
     #[arg(value_name = "FILE", required_unless_present_any = ["keys", "schema"])]
@@ -100,6 +100,6 @@ pub fn destination(text: &str) -> Result<String, String> {
 
 /// What a node costs, as an option says it.
 pub fn price(text: &str) -> Result<f64, String> {
-    let price = text.parse().ok().filter(|price| (0.0..=PRICE_MOST).contains(price));
-    price.ok_or_else(|| format!("it is a number from 0 to {PRICE_MOST}"))
+    let price = text.parse().map_err(|_| format!("it is a number from 0 to {PRICE_MOST}"))?;
+    check_price(price).map(|()| price)
 }

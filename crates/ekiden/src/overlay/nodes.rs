@@ -28,7 +28,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn text(status: &OverlayStatus, width: Width) -> String {
     let columns =
-        ["node", "region", "address", "rtt ms", "Mbit/s to it", "Mbit/s from it", "load", "believed", "asked"];
+        ["node", "region", "address", "rtt ms", "Mbit/s to it", "Mbit/s from it", "load", "credit", "asked"];
     let mut table = Table::new(columns).spare(["asked", "region", "load", "believed", "address"]);
     for node in &status.nodes {
         let leg = |from: &str, to: &str| status.legs.iter().find(|leg| leg.from == from && leg.to == to);

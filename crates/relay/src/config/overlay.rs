@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::privileges::may_write_into;
-use ekiden_overlay::member::{Member, Position};
+use ekiden_overlay::member::{Member, Position, check_price};
 use ekiden_registry::{Roster, Settings};
 use ekiden_relay_proto::leg::is_node_name;
 use ekiden_relay_proto::{Host, Target};
@@ -137,9 +137,7 @@ impl Joining<'_> {
 impl OverlayNode {
     /// As a member is registered. The error is a sentence.
     pub(super) fn of(member: &Member) -> Result<Self, String> {
-        if !(member.price.is_finite() && member.price >= 0.0) {
-            return Err("its price must be a number from 0".into());
-        }
+        check_price(member.price)?;
         check_address(&member.address)?;
         let near = patterns(&member.near)?;
         Ok(Self { near, region: member.region.clone(), at: member.at, price: member.price, relays: member.relays })

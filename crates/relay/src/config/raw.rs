@@ -60,7 +60,7 @@ section! {
 section! {
     #[derive(Default, Clone)]
     RawTcp: "[tcp]"
-    /// Congestion control: the kernel's, or one of ekiden's own, which the node brings into the kernel. With `auto` legs have `ekiden_far`, where this host can have it, and all other connections have the kernel's. With `kernel` it is by the route, or the host's default. If one that is named is not available and there is no fallback, the node does not start.
+    /// Congestion control: the kernel's, or one of ekiden's own, which the node loads into the kernel. With `auto` legs have `ekiden_far`, where this host can have it, and all other connections have the kernel's. With `kernel` it is by the route, or the host's default. If one that is named is not available and there is no fallback, the node does not start.
     congestion: Option<Spanned<String>> = "\"auto\", \"kernel\", or a name such as \"reno\"", unset "auto";
     /// One of the kernel's own, used instead, with a warning in the log.
     congestion_fallback: Option<Spanned<String>> = "a name";

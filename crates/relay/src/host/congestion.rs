@@ -67,7 +67,7 @@ fn give_legs_theirs(config: &mut Config, held: &[Registration]) -> Vec<Registrat
     fresh
 }
 
-/// Checks whether the kernel's congestion controls that `config` names are available. It brings nothing into the kernel, so it
+/// Checks whether the kernel's congestion controls that `config` names are available. It loads nothing into the kernel, so it
 /// does not check ekiden's own.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use crate::config::{Config, Listener, ListenerKind, Tcp};
 const FIRST_FREE_PORT: u16 = 1024;
 
 /// The capabilities that a node with this configuration needs after its start: for new connections, for its own end, and for
-/// SIGHUP if the new configuration needs no others. CAP_SYS_ADMIN, which it needs to bring congestion controls into the kernel,
+/// SIGHUP if the new configuration needs no others. CAP_SYS_ADMIN, which it needs to load congestion controls into the kernel,
 /// is not among them: a process that has it can get all others.
 pub fn needed(config: &Config) -> Vec<Capability> {
     let mut needed = Vec::new();

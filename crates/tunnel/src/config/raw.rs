@@ -62,7 +62,7 @@ section! {
 section! {
     #[derive(Default)]
     RawTcp: "[tcp]"
-    /// Congestion control of the connections: one that the kernel has, or one of ekiden's own, which the tunnel brings into the kernel while it runs.
+    /// Congestion control of the connections: one that the kernel has, or one of ekiden's own, which the tunnel loads into the kernel while it runs.
     congestion: Option<Spanned<String>> = "a name", unset "the kernel's";
     /// The most that each connection sends.
     pacing: Option<Spanned<BitRate>> = range(&PACING);

@@ -19,13 +19,13 @@ section! {
     /// The fingerprint of its key.
     fingerprint: Spanned<String> = "\"sha256:...\"";
     /// Destinations for which it is the exit, as in a route: those that it is near.
-    near: Option<Vec<String>> = "[destinations]", unset "none";
+    near: Option<Vec<Spanned<String>>> = "[destinations]", unset "none";
     /// Where it stands, as `regions` of a route name it.
-    region: Option<String> = "a word";
+    region: Option<Spanned<String>> = "a name", unset "none";
     /// Where that is on the earth, for maps.
-    at: Option<Spanned<String>> = "\"latitude,longitude\" in degrees";
+    at: Option<Spanned<String>> = "\"latitude,longitude\" in degrees", unset "none";
     /// What it costs to send through it, in any unit. Of paths that are about as good, the cheaper is taken.
-    price: f64 = "a number from 0", default 0.0;
+    price: f64 = "0 to 1000000000", default 0.0;
     /// Whether it relays for others' destinations, beyond those that it is near.
     relays: bool = "true or false", default true;
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ekiden_files::read_config;
 use ekiden_keys::{Fingerprint, Identity};
-use ekiden_overlay::member::{Member, Position};
-use ekiden_registry::{Access, OverlayId, Settings};
+use ekiden_overlay::member::{Member, Position, check_price};
+use ekiden_registry::{Access, OverlayId, Settings, TEXT_MOST, is_text};
 use ekiden_relay_proto::Target;
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
@@ -17,7 +17,7 @@ use super::super::raw::members::{RawMember, RawMembers};
 use super::super::raw::{RELAYS, RawEtcd, RawOverlay, RawRoute};
 use super::super::{Listener, Peer, Tcp};
 use super::{OwnKey, Resolver, Result, given};
-use crate::config::route::{Auto, Way};
+use crate::config::route::{Auto, Pattern, Way};
 use ekiden_config::{Source, range};
 
 /// How long an answer of etcd may take.
@@ -172,6 +172,16 @@ impl Resolver<'_> {
     }
 
     fn member(&self, raw: RawMember) -> Result<Member> {
+        let wrong = |at: Range<usize>| move |message: String| self.error(Some(at.clone()), message);
+        for near in raw.near.iter().flatten() {
+            Pattern::parse(near.get_ref()).map_err(wrong(near.span()))?;
+        }
+        if let Some(price) = &raw.price {
+            check_price(*price.get_ref()).map_err(wrong(price.span()))?;
+        }
+        if let Some(region) = raw.region.as_ref().filter(|region| !is_text(region.get_ref())) {
+            return Err(wrong(region.span())(format!("{:?} is no region: 1 to {TEXT_MOST} printable bytes", region.get_ref())));
+        }
         let at = raw
             .at
             .as_ref()
@@ -182,8 +192,8 @@ impl Resolver<'_> {
             relays: raw.relays(),
             address: raw.address.into_inner(),
             fingerprint: raw.fingerprint.into_inner(),
-            near: raw.near.unwrap_or_default(),
-            region: raw.region,
+            near: raw.near.into_iter().flatten().map(Spanned::into_inner).collect(),
+            region: raw.region.map(Spanned::into_inner),
         })
     }
 

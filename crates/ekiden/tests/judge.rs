@@ -141,6 +141,39 @@ for paper, ratios in [(2.8, [2.6, 3.0]), (2.8, [0.9, 5.0]), (2.8, [2.8, 5.0]), (
     assert_eq!(asked("s2", SCRIPT), expected);
 }
 
+/// Of files that are long the pages have short tables and pictures; nobody writes these by hand.
+#[test]
+fn pages_show_what_their_csv_files_have() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (page, judge) in [
+        ("tunnel", "tunnel/judge"),
+        ("tunnel-lab", "tunnel/judge-lab"),
+        ("s2", "s2/judge"),
+        ("s2", "s2/alternatives-table"),
+        ("s2", "s2/others-table"),
+    ] {
+        let (beside, made) = (root.join("docs/measurements").join(page), tempfile::tempdir().unwrap());
+        let files: Vec<_> = fs::read_dir(&beside).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        for file in files.iter().filter(|file| file.to_string_lossy().ends_with(".csv")) {
+            fs::copy(beside.join(file), made.path().join(file)).unwrap();
+        }
+        let judge = root.join("bench/experiments").join(judge);
+        let output = Command::new("python3").arg("-B").arg(&judge).arg("--csv").arg(made.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let (text, said) =
+            (fs::read_to_string(beside.with_extension("md")).unwrap(), String::from_utf8(output.stdout).unwrap());
+        let rows: Vec<_> = said.lines().filter(|line| line.starts_with('|')).collect();
+        assert!(rows.len() > 5, "{said}");
+        for row in rows {
+            assert!(text.lines().any(|line| line == row), "{} has no row\n{row}", beside.display());
+        }
+        for entry in fs::read_dir(made.path()).unwrap().map(|entry| entry.unwrap()) {
+            let [new, kept] = [made.path(), &beside].map(|folder| fs::read(folder.join(entry.file_name())).unwrap());
+            assert!(new == kept, "{:?} of {} is another one", entry.file_name(), beside.display());
+        }
+    }
+}
+
 #[test]
 fn drops_of_random_paths_are_judged_by_runs_of_one_seed() {
     const SCRIPT: &str = "

@@ -255,7 +255,7 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         "",
         &["overlay", "join", "FILE", "-c", "n.toml", "--address", "h:1", "--price", "1e300"],
         2,
-        "'--price <NUMBER>': it is a number from 0 to 1000000000",
+        "'--price <NUMBER>': a price is a number from 0 to 1000000000",
     ),
     (
         "",
@@ -274,7 +274,7 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         "",
         &["overlay", "admit", "o", "--etcd", "http://127.0.0.1:1", "n", KEY, "--price", "1e300"],
         2,
-        "'--price <NUMBER>': it is a number from 0 to 1000000000",
+        "'--price <NUMBER>': a price is a number from 0 to 1000000000",
     ),
     ("", &["doctor", "--rtt", "1h"], 2, "'--rtt <TIME>': it is from 10us to 10s"),
     ("", &["doctor", "--rate", "2Tbit/s"], 2, "'--rate <RATE>': it is from "),

@@ -212,5 +212,6 @@ fn what_a_node_knows_of_its_overlay_fits() {
     {
         fits(folder, &[&["overlay"][..], about, &["--node", &name]].concat());
     }
-    assert!(fits(folder, &["overlay", "nodes", "--node", &name]).contains("[2001:db8:1234:5678:9abc::2]:7000"));
+    let nodes = fits(folder, &["overlay", "nodes", "--node", &name]);
+    assert!(nodes.contains("[2001:db8:1234:5678:9abc::2]:7000"), "{nodes}");
 }

@@ -64,7 +64,7 @@ pub const PRICE_MOST: f64 = 1e9;
 pub fn check_price(price: f64) -> Result<(), String> {
     match (0.0..=PRICE_MOST).contains(&price) {
         true => Ok(()),
-        false => Err(format!("the price {price} is out of range: 0 to {PRICE_MOST}")),
+        false => Err(format!("a price is a number from 0 to {PRICE_MOST}")),
     }
 }
 

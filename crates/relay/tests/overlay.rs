@@ -294,6 +294,22 @@ fn what_an_overlay_cannot_be_is_refused_in_a_line() {
     assert!(refused(&format!("{good}[node.x]\naddres = \"192.0.2.1:1\"\n"), "").contains("address"));
     assert!(refused(&good.replace("127.0.0.0/8", "127.0.0.0/99"), "").contains("is not a destination"));
     assert!(refused(&good.replacen("near =", "price = -1\nnear =", 1), "").contains("price"));
+    for (key, value) in [
+        ("near", "[\"10.0.0.1/8\"]"),
+        ("price", "1e10"),
+        ("price", "nan"),
+        ("region", "\"\""),
+        ("region", "\"a\\nb\""),
+        ("at", "\"91,0\""),
+        ("address", "\"nowhere\""),
+        ("fingerprint", "\"sha256:00\""),
+    ] {
+        let all = [format!("address = \"192.0.2.1:1\""), format!("fingerprint = \"{other}\"")];
+        let others: Vec<_> = all.into_iter().filter(|line| !line.starts_with(key)).collect();
+        let text = format!("[node.x]\n{}\n{key} = {value}\n", others.join("\n"));
+        let (line, said) = (text.lines().count(), refused(&text, ""));
+        assert!(said.contains(&format!("0.members:{line}: node.x.{key}: ")), "{said}");
+    }
     assert!(refused(&good, "relays = [\"nobody\"]").contains("'nobody' is no node of"));
     assert!(refused(&good, "regions = [\"moon\"]").contains("no node of the overlay is in the region 'moon'"));
     assert!(refused(&good, "most_relays = 3").contains("0 to 2"));

@@ -100,6 +100,6 @@ pub fn destination(text: &str) -> Result<String, String> {
 
 /// What a node costs, as an option says it.
 pub fn price(text: &str) -> Result<f64, String> {
-    let price = text.parse().map_err(|_| format!("it is a number from 0 to {PRICE_MOST}"))?;
+    let price = text.parse().map_err(|_| format!("a price is a number from 0 to {PRICE_MOST}"))?;
     check_price(price).map(|()| price)
 }

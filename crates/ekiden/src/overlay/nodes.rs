@@ -27,9 +27,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn text(status: &OverlayStatus, width: Width) -> String {
-    let columns =
-        ["node", "region", "address", "rtt ms", "Mbit/s to it", "Mbit/s from it", "load", "credit", "asked"];
-    let mut table = Table::new(columns).spare(["asked", "region", "load", "believed", "address"]);
+    let columns = ["node", "region", "address", "rtt ms", "Mbit/s to it", "Mbit/s from it", "load", "credit", "asked"];
+    let mut table = Table::new(columns).spare(["asked", "region", "load", "credit", "address"]);
     for node in &status.nodes {
         let leg = |from: &str, to: &str| status.legs.iter().find(|leg| leg.from == from && leg.to == to);
         let (there, back) = (leg(&status.node, &node.name), leg(&node.name, &status.node));

@@ -18,7 +18,7 @@ use super::super::raw::{RELAYS, RawEtcd, RawOverlay, RawRoute};
 use super::super::{Listener, Peer, Tcp};
 use super::{OwnKey, Resolver, Result, given};
 use crate::config::route::{Auto, Pattern, Way};
-use ekiden_config::{Source, range};
+use ekiden_config::{ConfigError, Source, range};
 
 /// How long an answer of etcd may take.
 const ETCD_TIMEOUT: Duration = Duration::from_secs(3);
@@ -154,16 +154,17 @@ impl Resolver<'_> {
         for (written, raw) in raw.node {
             let at = raw.span();
             let (name, raw) = (self.node_name(&written)?, raw.into_inner());
-            let fingerprint: Fingerprint = self.parsed(raw.fingerprint.get_ref(), Some(raw.fingerprint.span()))?;
+            let fingerprint: Fingerprint =
+                raw.fingerprint.get_ref().parse().map_err(self.wrong(&name, "fingerprint", &raw.fingerprint))?;
             if let Some(other) = keys.insert(fingerprint, name.clone()) {
                 return Err(self.error(Some(at), format!("'{name}' has the same key as '{other}'")));
             }
-            let address: Target = self.parsed(raw.address.get_ref(), Some(raw.address.span()))?;
+            let address: Target = raw.address.get_ref().parse().map_err(self.wrong(&name, "address", &raw.address))?;
             if let Some(other) = addresses.insert(address.clone(), name.clone()) {
                 let message = format!("'{name}' has the address of '{other}', {address}: one listener is one node's");
                 return Err(self.error(Some(at), message));
             }
-            let member = self.member(raw)?;
+            let member = self.member(&name, raw)?;
             let node =
                 OverlayNode::of(&member).map_err(|why| self.error(Some(at.clone()), format!("'{name}': {why}")))?;
             all.push(ReadMember { name, at, fingerprint, address, node });
@@ -171,21 +172,23 @@ impl Resolver<'_> {
         Ok(all)
     }
 
-    fn member(&self, raw: RawMember) -> Result<Member> {
-        let wrong = |at: Range<usize>| move |message: String| self.error(Some(at.clone()), message);
+    /// What is wrong with the value of a member's key.
+    fn wrong<T, E: ToString>(&self, name: &str, key: &str, value: &Spanned<T>) -> impl Fn(E) -> ConfigError {
+        move |error| self.error(Some(value.span()), format!("node.{name}.{key}: {}", error.to_string()))
+    }
+
+    fn member(&self, name: &str, raw: RawMember) -> Result<Member> {
         for near in raw.near.iter().flatten() {
-            Pattern::parse(near.get_ref()).map_err(wrong(near.span()))?;
+            Pattern::parse(near.get_ref()).map_err(self.wrong(name, "near", near))?;
         }
         if let Some(price) = &raw.price {
-            check_price(*price.get_ref()).map_err(wrong(price.span()))?;
+            check_price(*price.get_ref()).map_err(self.wrong(name, "price", price))?;
         }
         if let Some(region) = raw.region.as_ref().filter(|region| !is_text(region.get_ref())) {
-            return Err(wrong(region.span())(format!("{:?} is no region: 1 to {TEXT_MOST} printable bytes", region.get_ref())));
+            let why = format!("{:?} is no region: 1 to {TEXT_MOST} printable bytes", region.get_ref());
+            return Err(self.wrong(name, "region", region)(why));
         }
-        let at = raw
-            .at
-            .as_ref()
-            .map(|at| Position::try_from(at.get_ref().clone()).map_err(|message| self.error(Some(at.span()), message)));
+        let at = raw.at.as_ref().map(|at| Position::try_from(at.get_ref().clone()).map_err(self.wrong(name, "at", at)));
         Ok(Member {
             at: at.transpose()?,
             price: raw.price(),

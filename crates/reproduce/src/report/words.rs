@@ -1,0 +1,163 @@
+//! Figures and verdicts in words.
+
+use super::date::minute;
+use crate::catalogue::Experiment;
+use crate::engine::{Effort, Engine};
+use crate::judge::{Figure, Judged, Row, Shown, Word};
+use crate::plot::in_words;
+use crate::results::Origin;
+
+/// Where in the paper an experiment is.
+pub(crate) fn place(experiment: &Experiment) -> String {
+    match &experiment.figure[..] {
+        "" => format!("{}, {}", experiment.paper, experiment.section_in_words()),
+        figure => format!("{}, Fig. {figure}", experiment.paper),
+    }
+}
+
+pub(crate) fn heading(experiment: &Experiment) -> String {
+    format!("{}: {}", experiment.id, experiment.title)
+}
+
+/// What an engine says of a claim.
+pub(crate) fn of<'a>(row: &'a Row<'_>, engine: Engine) -> Option<&'a Judged> {
+    match engine {
+        Engine::Simulator => row.simulator.as_ref(),
+        Engine::Kernel => row.kernel.as_ref(),
+    }
+}
+
+/// How many verdicts of each kind an engine has.
+pub(crate) fn counts(engine: Engine, effort: Effort, rows: &[Row<'_>]) -> String {
+    let count =
+        |word: Word| rows.iter().filter_map(|row| of(row, engine)).filter(|judged| judged.verdict == word).count();
+    let unexplained = rows
+        .iter()
+        .filter_map(|row| of(row, engine))
+        .filter(|judged| judged.verdict == Word::Differs && judged.why.contains("not explained yet"));
+    let differ = match unexplained.count() {
+        0 => format!("{} differ", count(Word::Differs)),
+        some => format!("{} differ ({some} not explained yet)", count(Word::Differs)),
+    };
+    let quick = if effort == Effort::Quick { ", quick" } else { "" };
+    format!(
+        "{}{quick}: of {} claims {} reproduced, {differ}, {} open, {} not decidable, {} not run.",
+        capital(in_words(engine)),
+        rows.len(),
+        count(Word::Reproduced),
+        count(Word::Open),
+        count(Word::NotDecidable),
+        count(Word::NotRun),
+    )
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// A verdict with the effect of its first comparison.
+pub(crate) fn verdict(judged: &Judged, word: &str) -> String {
+    let quick = if judged.is_quick && !judged.figures.is_empty() { ", quick" } else { "" };
+    match &judged.figures[..] {
+        [] => word.into(),
+        [only] => format!("{word}{quick}: {}", effect(only)),
+        [first, rest @ ..] => format!("{word}{quick}: {}, and {} more", effect(first), rest.len()),
+    }
+}
+
+pub(crate) fn columns(engines: &[Engine]) -> Vec<String> {
+    let of_engine = engines.iter().flat_map(|engine| [in_words(*engine).to_owned(), "verdict".into()]);
+    ["claim", "published"].map(String::from).into_iter().chain(of_engine).collect()
+}
+
+/// The cells of a claim.
+pub(crate) fn cells(experiment: &Experiment, row: &Row<'_>, engines: &[Engine]) -> Vec<String> {
+    let page = if row.page.is_empty() { String::new() } else { format!(" ({})", row.page) };
+    let mut cells = vec![format!("{}{page}", row.says), row.published.to_owned()];
+    for engine in engines {
+        let judged = of(row, *engine);
+        let figures =
+            judged.map_or(Vec::new(), |judged| judged.figures.iter().map(|figure| found(experiment, figure)).collect());
+        cells.push(figures.join("; "));
+        cells.push(judged.map_or("–".into(), Judged::line));
+    }
+    cells
+}
+
+/// What a comparison found, with all that it rests on.
+fn found(experiment: &Experiment, figure: &Figure) -> String {
+    let several_quantities = figure.points.windows(2).any(|pair| pair[0].of != pair[1].of);
+    let point = |shown: &Shown| {
+        let words = experiment.words_of(&shown.point);
+        let what = if several_quantities { format!("{} {words}", shown.of) } else { words };
+        format!("{what} {}", spread(shown))
+    };
+    let points: Vec<String> = figure.points.iter().map(point).collect();
+    let unit = figure.points.first().map_or("", |shown| shown.unit);
+    format!("{} {unit}: {}", points.join(" / "), effect(figure))
+}
+
+/// The mean, the least and the greatest, and how many there are.
+fn spread(shown: &Shown) -> String {
+    let runs = if shown.runs == shown.planned {
+        shown.runs.to_string()
+    } else {
+        format!("{} of {}", shown.runs, shown.planned)
+    };
+    let calm = if shown.disturbed > 0 { format!(", {} disturbed", shown.disturbed) } else { String::new() };
+    let [mean, least, greatest] = [shown.mean, shown.least, shown.greatest].map(number);
+    let range = if least == greatest { String::new() } else { format!(" [{least}–{greatest}]") };
+    format!("{mean}{range} (n {runs}{calm})")
+}
+
+/// The effect with its interval, and what it is to be.
+fn effect(figure: &Figure) -> String {
+    let narrow = (figure.effect.high - figure.effect.low).abs();
+    let text = |value: f64| if narrow < 0.1 && value.abs() < 10.0 { format!("{value:.3}") } else { number(value) };
+    let [value, low, high] = [figure.effect.value, figure.effect.low, figure.effect.high].map(text);
+    let interval = if low == high { String::new() } else { format!(" ({low} to {high})") };
+    let bounds = match (figure.above, figure.below) {
+        (Some(above), Some(below)) => format!("to be {above} to {below}"),
+        (Some(above), None) => format!("to be above {above}"),
+        (None, Some(below)) => format!("to be below {below}"),
+        (None, None) => String::new(),
+    };
+    format!("{value}{interval}, {bounds}")
+}
+
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v.is_nan() => "none".into(),
+        v if v.is_infinite() => (if value > 0.0 { "∞" } else { "−∞" }).into(),
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// How some runs came about.
+pub(crate) fn origin(name: &str, origin: &Origin) -> String {
+    let mut parts = vec![format!("{} of {}", origin.there, origin.planned)];
+    if origin.there > 0 {
+        parts.push(format!("flows of up to {} s", number(origin.longest)));
+    }
+    if let Some((least, most)) = origin.seeds {
+        parts.push(if least == most { format!("seed {least}") } else { format!("seeds {least} to {most}") });
+    }
+    if let Some((first, last)) = origin.started {
+        parts.push(format!("from {} to {} UTC", minute(first), minute(last)));
+    }
+    if !origin.versions.is_empty() {
+        parts.push(format!("ekiden {}", origin.versions.iter().cloned().collect::<Vec<_>>().join(", ")));
+    }
+    if !origin.kernels.is_empty() {
+        parts.push(format!("Linux {}", origin.kernels.iter().cloned().collect::<Vec<_>>().join(", ")));
+    }
+    for (count, what) in [(origin.disturbed, "disturbed by the machine"), (origin.failed, "in which a flow failed")] {
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    format!("{name} ({})", parts.join(", "))
+}

@@ -131,7 +131,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         #[cfg(feature = "lab")]
         Command::Record(args) => record::run(&args),
         #[cfg(feature = "lab")]
-        Command::Reproduce(args) => reproduce::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args, exit::number),
         #[cfg(feature = "lab")]
         Command::Scenario(args) => scenario::run(args),
         #[cfg(feature = "lab")]

@@ -24,6 +24,11 @@ const PICTURES: &str = "pictures";
 /// The report's files, without their ending.
 const REPORT: &str = "report";
 
+const EXAMPLES: &str = "Examples:
+    ekiden reproduce list
+    ekiden reproduce S0-fig11 --engine simulator
+    ekiden reproduce all --quick";
+
 /// Run the experiments of the papers that ekiden rests on, and judge their claims.
 ///
 /// Each experiment is a description: what the paper did, the runs that repeat it, and its claims in numbers. What has no
@@ -31,14 +36,8 @@ const REPORT: &str = "report";
 /// differs, open, or not decidable because the paper does not say what is needed. Killed and started again, the same command
 /// goes on. The exit code says whether the runs went well, and nothing of the verdicts. docs/guide/reproduce.md has the rule,
 /// and how to describe experiments of your own.
-///
-/// Examples:
-///
-///     ekiden reproduce list
-///     ekiden reproduce S0-fig11 --engine simulator
-///     ekiden reproduce all --quick
 #[derive(ClapArgs)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// `list` shows what there is. Else `all`, papers such as S0, or experiments such as S0-fig11.
     #[arg(required = true)]
@@ -55,9 +54,10 @@ pub struct Args {
     /// Simulations at once; as many as there are processors unless said otherwise.
     #[arg(long, value_name = "J", value_parser = whole_number(1_u32, 1000))]
     jobs: Option<u32>,
-    /// Runs on the kernel's TCP at once. More than one costs accuracy; the records' lateness tells.
-    #[arg(long, value_name = "J", default_value_t = 1, value_parser = whole_number(1_u32, 1000))]
-    lab_jobs: u32,
+    /// Runs on the kernel's TCP at once: 1 unless said otherwise, with --quick as many as there are processors. More than one
+    /// costs accuracy; the records' lateness tells.
+    #[arg(long, value_name = "J", value_parser = whole_number(1_u32, 1000))]
+    lab_jobs: Option<u32>,
     /// Run nothing: judge the records that are there.
     #[arg(long)]
     judge_only: bool,
@@ -91,11 +91,11 @@ impl Args {
     }
 
     fn jobs(&self, engine: Engine) -> u32 {
+        let processors = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         match engine {
-            Engine::Kernel => self.lab_jobs,
-            Engine::Simulator => {
-                self.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32))
-            }
+            Engine::Kernel if self.quick => self.lab_jobs.unwrap_or_else(processors),
+            Engine::Kernel => self.lab_jobs.unwrap_or(1),
+            Engine::Simulator => self.jobs.unwrap_or_else(processors),
         }
     }
 
@@ -110,8 +110,8 @@ impl Args {
     }
 }
 
-/// Does what the command line says.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+/// Does what the command line says. `code_of` tells the exit code of an error.
+pub fn run(args: &Args, code_of: fn(&anyhow::Error) -> u8) -> anyhow::Result<()> {
     let files = args.from.clone().map_or(Files::Own, Files::Below);
     let catalogue = Catalogue::read(&files)?;
     if let [what] = &args.what[..]
@@ -123,7 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     check_directory(&args.out).with_context(|| args.out.display().to_string())?;
     let done = match args.judge_only {
         true => runs::Done { engines: args.engines().0, ..runs::Done::default() },
-        false => runs::missing(args, &catalogue, &selected)?,
+        false => runs::missing(args, &catalogue, &selected, code_of)?,
     };
     let manifest = Manifest { command: command(args), notes: done.notes };
     let results = read(args, &catalogue, &selected, &done.engines)?;

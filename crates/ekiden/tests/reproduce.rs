@@ -88,7 +88,8 @@ fn what_is_missing_is_run_and_every_claim_is_judged() {
     let out = folder.path().join("reproduction");
     let records = out.join("records/simulator/T1-window/all");
     assert!(records.join("sweep.toml").exists() && records.join("scenario.toml").exists());
-    let [html, markdown] = ["html", "md"].map(|ending| std::fs::read_to_string(out.join("report").with_extension(ending)).unwrap());
+    let [html, markdown] =
+        ["html", "md"].map(|ending| std::fs::read_to_string(out.join("report").with_extension(ending)).unwrap());
     for part in [
         "differs: a window takes a round trip | each",
         "the paper does not say how it was measured",
@@ -148,10 +149,10 @@ fn experiments_are_listed() {
 #[test]
 fn what_is_wrong_has_its_exit_code() {
     let folder = tempfile::tempdir().unwrap();
-    let none = reproduce(folder.path(), &["T2"]);
+    let none = reproduce(folder.path(), &["T1-windo"]);
     let said = text(&none.stderr);
     assert_eq!(none.status.code(), Some(2), "{said}");
-    assert!(said.contains("there is no experiment 'T2'; did you mean `T1`?"), "{said}");
+    assert!(said.contains("there is no experiment 'T1-windo'; did you mean `T1-window`?"), "{said}");
     let file = folder.path().join("own/wrong/experiment.toml");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(&file, "titel = 1\n").unwrap();
@@ -164,7 +165,8 @@ fn what_is_wrong_has_its_exit_code() {
 fn examples(mark: &str) -> Vec<String> {
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/reproduce.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let blocks = page.split(&format!("```{mark}\n")).skip(1);
+    let fence = format!("```{mark}\n");
+    let blocks = page.split(&fence).skip(1);
     blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
 }
 

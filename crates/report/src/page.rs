@@ -53,6 +53,7 @@ td{white-space:nowrap}th:first-child,td:first-child{text-align:left;padding-left
 tr{padding:.5rem 0;border-bottom:1px solid var(--faint)}\
 td,td:first-child{padding:.1rem 0;border:0;text-align:right;white-space:normal;display:flex;justify-content:space-between;gap:1rem}\
 td:first-child{font-weight:600;display:block;text-align:left}td::before{content:attr(data-column);text-align:left;font-weight:400;opacity:.8}td:first-child::before{margin-right:.4rem}}\
+@media (max-width:48rem){.text td{display:block}.text td::before{display:block}.text td:empty{display:none}}\
 @media (max-width:30rem){svg text{font-size:17px}}";
 
 impl Page {

@@ -15,9 +15,9 @@ use ekiden_sweep::{Plan, Run, RunFailure, RunOutcome, Runner, run_missing};
 use super::Args;
 use super::progress::{OfPlan, Progress};
 use crate::children::Children;
+use crate::out;
 use crate::sweep::{Labs, simulated};
 use crate::usage::{command_line, now_unix_ms};
-use crate::{exit, out};
 
 /// The scenario beside its records, for labs and readers.
 const SCENARIO: &str = "scenario.toml";
@@ -53,23 +53,29 @@ struct Task {
 }
 
 /// Runs what has no record yet of the experiments, engine by engine.
-pub fn missing(args: &Args, catalogue: &Catalogue, selected: &Selected) -> anyhow::Result<Done> {
+pub fn missing(
+    args: &Args,
+    catalogue: &Catalogue,
+    selected: &Selected,
+    code_of: fn(&anyhow::Error) -> u8,
+) -> anyhow::Result<Done> {
     let (asked, is_wanted) = args.engines();
     let mut done = Done::default();
     let mut tasks: Vec<(Engine, Vec<Task>)> = Vec::new();
     for engine in asked {
         let found = prepare(args, catalogue, selected, engine)?;
         let is_idle = found.iter().all(|task| task.missing.is_empty());
-        if engine == Engine::Kernel && !is_idle {
-            if let Err(reason) = lab_works(&found) {
-                if is_wanted {
-                    return Err(reason.context("labs cannot be built here, so nothing runs on the kernel's TCP"));
-                }
-                let note = format!("Runs on the kernel's TCP are left out: {}.", out::message(&reason));
-                out::note(format_args!("ekiden: {note}"));
-                done.notes.push(note);
-                continue;
+        if engine == Engine::Kernel
+            && !is_idle
+            && let Err(reason) = lab_works(&found)
+        {
+            if is_wanted {
+                return Err(reason.context("labs cannot be built here, so nothing runs on the kernel's TCP"));
             }
+            let note = format!("Runs on the kernel's TCP are left out: {}.", out::message(&reason));
+            out::note(format_args!("ekiden: {note}"));
+            done.notes.push(note);
+            continue;
         }
         done.engines.push(engine);
         tasks.push((engine, found));
@@ -79,7 +85,8 @@ pub fn missing(args: &Args, catalogue: &Catalogue, selected: &Selected) -> anyho
     for (number, (engine, tasks)) in tasks.iter().enumerate() {
         // What comes after an engine's runs are those of the kernel.
         let later = times[number + 1..].iter().sum::<Duration>() / args.jobs(Engine::Kernel);
-        failures.extend(work_off(args, *engine, tasks, later)?);
+        let work = Work { args, engine: *engine, later, code_of };
+        failures.extend(work.all(tasks)?);
     }
     let runs = tasks.iter().flat_map(|(_, tasks)| tasks).map(|task| task.plan.runs.len()).sum();
     done.failed = failures.first().map(|first| RunsFailed { failed: failures.len(), runs, code: code(first) });
@@ -122,50 +129,57 @@ fn left(engine: Engine, tasks: &[Task]) -> Duration {
     tasks.iter().map(of_task).sum()
 }
 
-/// Does an engine's runs, plan by plan.
-fn work_off(args: &Args, engine: Engine, tasks: &[Task], later: Duration) -> anyhow::Result<Vec<RunFailure>> {
-    let runs = tasks.iter().map(|task| task.missing.len()).sum();
-    if runs == 0 {
-        return Ok(Vec::new());
-    }
-    let program = std::env::current_exe().context("cannot find this program to start it again")?;
-    // Before any thread is started: the bar has one.
-    let children = match engine {
-        Engine::Kernel => Some(Children::new().context("cannot wait for signals")?),
-        Engine::Simulator => None,
-    };
-    let labs = children.as_ref().map(|children| Labs { program: &program, children, samples: SAMPLES_MOST });
-    let progress = Progress::new(engine, runs, left(engine, tasks), args.jobs(engine), later);
-    let result = tasks.iter().try_fold(Vec::new(), |mut failures, task| {
-        failures.extend(of_task(args, engine, task, labs.as_ref(), &progress)?);
-        Ok(failures)
-    });
-    progress.clear();
-    // None is left to end.
-    children.iter().for_each(Children::over);
-    result
+/// What an engine has to do.
+struct Work<'a> {
+    args: &'a Args,
+    engine: Engine,
+    /// What the other engine will take after it.
+    later: Duration,
+    code_of: fn(&anyhow::Error) -> u8,
 }
 
-fn of_task(
-    args: &Args,
-    engine: Engine,
-    task: &Task,
-    labs: Option<&Labs<'_>>,
-    progress: &Progress,
-) -> anyhow::Result<Vec<RunFailure>> {
-    let Task { name, plan, missing, .. } = task;
-    let runs = plan.runs.len();
-    progress.begin(name, runs, runs - missing.len());
-    let file = save_scenario(task)?;
-    let work = |run: &Run| match labs {
-        Some(labs) => labs.run(run, &file),
-        None => Ok(simulate(plan, run, &file)
-            .unwrap_or_else(|error| RunOutcome::Failed { code: exit::number(&error), reason: out::message(&error) })),
-    };
-    let stopped_by = || labs.and_then(Labs::signal);
-    let runner = Runner { jobs: args.jobs(engine), work: &work, stopped_by: &stopped_by };
-    let failures = run_missing(plan, missing, &runner, &OfPlan { all: progress, name, plan })?;
-    Ok(failures.into_values().collect())
+impl Work<'_> {
+    /// Does all runs, plan by plan.
+    fn all(&self, tasks: &[Task]) -> anyhow::Result<Vec<RunFailure>> {
+        let runs = tasks.iter().map(|task| task.missing.len()).sum();
+        if runs == 0 {
+            return Ok(Vec::new());
+        }
+        let program = std::env::current_exe().context("cannot find this program to start it again")?;
+        // Before any thread is started: the bar has one.
+        let children = match self.engine {
+            Engine::Kernel => Some(Children::new().context("cannot wait for signals")?),
+            Engine::Simulator => None,
+        };
+        let labs = children.as_ref().map(|children| Labs { program: &program, children, samples: SAMPLES_MOST });
+        let progress =
+            Progress::new(self.engine, runs, left(self.engine, tasks), self.args.jobs(self.engine), self.later);
+        let result = tasks.iter().try_fold(Vec::new(), |mut failures, task| {
+            failures.extend(self.of_task(task, labs.as_ref(), &progress)?);
+            Ok(failures)
+        });
+        progress.clear();
+        // None is left to end.
+        children.iter().for_each(Children::over);
+        result
+    }
+
+    fn of_task(&self, task: &Task, labs: Option<&Labs<'_>>, progress: &Progress) -> anyhow::Result<Vec<RunFailure>> {
+        let Task { name, plan, missing, .. } = task;
+        let runs = plan.runs.len();
+        progress.begin(name, runs, runs - missing.len());
+        let file = save_scenario(task)?;
+        let failed =
+            |error: anyhow::Error| RunOutcome::Failed { code: (self.code_of)(&error), reason: out::message(&error) };
+        let work = |run: &Run| match labs {
+            Some(labs) => labs.run(run, &file),
+            None => Ok(simulate(plan, run, &file).unwrap_or_else(failed)),
+        };
+        let stopped_by = || labs.and_then(Labs::signal);
+        let runner = Runner { jobs: self.args.jobs(self.engine), work: &work, stopped_by: &stopped_by };
+        let failures = run_missing(plan, missing, &runner, &OfPlan { all: progress, name, plan })?;
+        Ok(failures.into_values().collect())
+    }
 }
 
 fn simulate(plan: &Plan, run: &Run, file: &Path) -> anyhow::Result<RunOutcome> {

@@ -37,7 +37,7 @@ const EXAMPLES: &str = "Examples:
 /// goes on. The exit code says whether the runs went well, and nothing of the verdicts. docs/guide/reproduce.md has the rule,
 /// and how to describe experiments of your own.
 #[derive(ClapArgs)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// `list` shows what there is. Else `all`, papers such as S0, or experiments such as S0-fig11.
     #[arg(required = true)]

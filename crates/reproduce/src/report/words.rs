@@ -116,7 +116,11 @@ fn effect(figure: &Figure) -> String {
     let narrow = (figure.effect.high - figure.effect.low).abs();
     let text = |value: f64| if narrow < 0.1 && value.abs() < 10.0 { format!("{value:.3}") } else { number(value) };
     let [value, low, high] = [figure.effect.value, figure.effect.low, figure.effect.high].map(text);
-    let interval = if low == high { String::new() } else { format!(" ({low} to {high})") };
+    let interval = match (figure.effect.low.is_finite(), figure.effect.high.is_finite()) {
+        (false, false) => " (no interval)".to_owned(),
+        _ if low == high => String::new(),
+        _ => format!(" ({low} to {high})"),
+    };
     let bounds = match (figure.above, figure.below) {
         (Some(above), Some(below)) => format!("to be {above} to {below}"),
         (Some(above), None) => format!("to be above {above}"),
@@ -129,7 +133,7 @@ fn effect(figure: &Figure) -> String {
 fn number(value: f64) -> String {
     match value.abs() {
         v if v.is_nan() => "none".into(),
-        v if v.is_infinite() => (if value > 0.0 { "∞" } else { "−∞" }).into(),
+        v if v.is_infinite() => (if value > 0.0 { "∞" } else { "-∞" }).into(),
         v if v >= 100.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
         _ => format!("{value:.2}"),

@@ -60,6 +60,21 @@ pub struct Origin {
     pub longest: f64,
 }
 
+/// The runs of a set.
+struct Planned {
+    set: usize,
+    /// How many points of the plan are repetitions of one of the set's.
+    variants: usize,
+    plan: Plan,
+}
+
+impl Planned {
+    /// The point that a run is of.
+    fn point(&self, run: &Run) -> PointId {
+        PointId { set: self.set, point: run.point / self.variants.max(1) }
+    }
+}
+
 /// Of one run what counts.
 struct OfRun {
     at: PointId,
@@ -87,15 +102,18 @@ impl Results {
         records: &Path,
     ) -> Result<Self, ekiden_sweep::Error> {
         let wanted = wanted(catalogue);
-        let mut plans: Vec<(usize, Plan)> = Vec::new();
-        for set in sets {
-            plans.extend(catalogue.sets[*set].plan(records, engine, effort)?.map(|plan| (*set, plan)));
+        let mut plans: Vec<Planned> = Vec::new();
+        for &set in sets {
+            let variants = catalogue.sets[set].amount(engine, effort).map_or(1, |amount| amount.variants);
+            let plan = catalogue.sets[set].plan(records, engine, effort)?;
+            plans.extend(plan.map(|plan| Planned { set, variants, plan }));
         }
         let mut results = Self::default();
-        for (set, plan) in &plans {
-            results.origins.insert(*set, Origin { planned: plan.runs.len(), ..Origin::default() });
-            for run in &plan.runs {
-                let at = PointId { set: *set, point: run.point };
+        for planned in &plans {
+            let runs = &planned.plan.runs;
+            results.origins.insert(planned.set, Origin { planned: runs.len(), ..Origin::default() });
+            for run in runs {
+                let at = planned.point(run);
                 for quantity in wanted.get(&at).into_iter().flatten() {
                     results.values.entry((at, quantity.clone())).or_default().planned += 1;
                 }
@@ -198,16 +216,16 @@ fn wanted(catalogue: &Catalogue) -> Wanted {
 }
 
 /// What all runs have left, in their order, read by as many threads as there are processors.
-fn read_all(plans: &[(usize, Plan)], wanted: &Wanted) -> Vec<Result<Option<OfRun>, String>> {
-    let tasks: Vec<(usize, &Plan, &Run)> =
-        plans.iter().flat_map(|(set, plan)| plan.runs.iter().map(move |run| (*set, plan, run))).collect();
+fn read_all(plans: &[Planned], wanted: &Wanted) -> Vec<Result<Option<OfRun>, String>> {
+    let tasks: Vec<(&Planned, &Run)> =
+        plans.iter().flat_map(|planned| planned.plan.runs.iter().map(move |run| (planned, run))).collect();
     let next = AtomicUsize::new(0);
     let read = Mutex::new(Vec::new());
     let work = || {
-        while let Some((number, (set, plan, run))) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, tasks.get(at)?)))
-        {
-            let found = of_run(*set, plan, run, wanted);
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some((planned, run)) = tasks.get(number) else { return };
+            let found = of_run(planned, run, wanted);
             read.lock().unwrap_or_else(PoisonError::into_inner).push((number, found));
         }
     };
@@ -219,16 +237,17 @@ fn read_all(plans: &[(usize, Plan)], wanted: &Wanted) -> Vec<Result<Option<OfRun
 }
 
 /// `None` without a record of this run.
-fn of_run(set: usize, plan: &Plan, run: &Run, wanted: &Wanted) -> Result<Option<OfRun>, String> {
+fn of_run(planned: &Planned, run: &Run, wanted: &Wanted) -> Result<Option<OfRun>, String> {
     if !run.record.exists() {
         return Ok(None);
     }
     let left_out = |error: &dyn std::fmt::Display| format!("{error}; it is left out");
     let record = Record::read(&run.record).map_err(|error| left_out(&error))?;
+    let plan = &planned.plan;
     if !run.has(&plan.index, &record) {
         return Ok(None);
     }
-    let at = PointId { set, point: run.point };
+    let at = planned.point(run);
     let quantities: Vec<&Quantity> = wanted.get(&at).into_iter().flatten().collect();
     let scenario: &Scenario = &plan.scenarios[run.point];
     let has_failed = record.flows.iter().any(|flow| flow.outcome != Outcome::Complete);

@@ -61,6 +61,23 @@ fn a_description_is_read_with_all_that_it_names() {
 }
 
 #[test]
+fn other_starts_are_repetitions_of_a_point() {
+    let folder = tempfile::tempdir().unwrap();
+    let over = "simulator = { repeat = 1, over = { \"flow.f.start\" = [\"0\", \"1s\", \"2s\"] } }\n\
+                quick = { simulator = { over = { \"flow.f.start\" = [\"0\", \"1s\"] } } }";
+    let catalogue = read(folder.path(), &DESCRIPTION.replace("simulator = { repeat = 2 }", over)).unwrap();
+    let [full, quick] = [Effort::Full, Effort::Quick].map(|effort| {
+        let plan = catalogue.sets[0].plan(folder.path(), Engine::Simulator, effort).unwrap().unwrap();
+        let variants = catalogue.sets[0].amount(Engine::Simulator, effort).unwrap().variants;
+        let points: Vec<String> = plan.points.iter().map(ToString::to_string).collect();
+        (variants, points)
+    });
+    assert_eq!((full.0, full.1.len(), quick.0, quick.1.len()), (3, 6, 2, 4));
+    // The first three are of one point.
+    assert!(full.1[..3].iter().all(|point| point.starts_with("link.line.delay=10ms")), "{:?}", full.1);
+}
+
+#[test]
 fn what_is_wrong_is_told_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     for (from, to, line, said) in [

@@ -57,6 +57,8 @@ pub(crate) struct RawAmount {
     pub repeat: Option<Spanned<u32>>,
     #[serde(default)]
     pub set: IndexMap<Text, Text>,
+    #[serde(default)]
+    pub over: IndexMap<Text, Vec<Text>>,
 }
 
 #[derive(Deserialize, Default)]

@@ -44,10 +44,12 @@ pub struct RunSet {
 /// How an engine does the runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Amount {
-    /// Runs of each point.
+    /// Runs of each point, with a seed each.
     pub repeat: u32,
     /// What is set and what varies, as `--set` takes it.
     pub set: Vec<String>,
+    /// How many variants of a point count as its repetitions, beside those by seeds.
+    pub variants: usize,
 }
 
 impl RunSet {
@@ -186,40 +188,62 @@ impl Reader<'_> {
             Some(repeat) => self.source.in_range("repeat", repeat, &REPEATS)?,
             None => often.min(QUICK_REPEAT),
         };
-        let whole = self.with(fixed.to_vec(), &full.set, varied)?;
-        let part = quick.map_or(Ok(whole.clone()), |quick| self.with(whole.clone(), &quick.set, varied))?;
-        let [whole, part] = [whole, part].map(|fixed| said(&fixed, varied));
-        for set in [&whole, &part] {
-            Sweep::parse(set).map_err(|error| self.source.error(Some(self.runs.name.span()), error.to_string()))?;
-        }
-        Ok([Some(Amount { repeat: often, set: whole }), Some(Amount { repeat: rarely, set: part })])
+        let whole = self.with(Settings { fixed: fixed.to_vec(), over: Vec::new() }, full, varied)?;
+        let part = quick.map_or(Ok(whole.clone()), |quick| self.with(whole.clone(), quick, varied))?;
+        Ok([Some(self.amount(often, &whole, varied)?), Some(self.amount(rarely, &part, varied)?)])
     }
 
-    /// The fixed values, with others in place of some, and further ones.
-    fn with(
-        &self,
-        mut fixed: Vec<Axis>,
-        more: &IndexMap<Text, Text>,
-        varied: &[Axis],
-    ) -> Result<Vec<Axis>, ConfigError> {
-        for (alias, value) in more {
-            let axis = self.axis(alias, &[value.get_ref().clone()]);
-            if varied.iter().any(|(_, keys, _)| *keys == axis.1) {
-                let reason = format!("{} varies in these runs, and cannot be set for an engine", alias.get_ref());
-                return Err(self.source.error(Some(alias.span()), reason));
-            }
-            match fixed.iter_mut().find(|(_, keys, _)| *keys == axis.1) {
-                Some(there) => *there = axis,
-                None => fixed.push(axis),
-            }
+    fn amount(&self, repeat: u32, settings: &Settings, varied: &[Axis]) -> Result<Amount, ConfigError> {
+        // What varies first, so that a table of the sweep begins with it; of what is repeated over, the last is the fastest.
+        let axes = varied.iter().chain(&settings.over).chain(&settings.fixed);
+        let set: Vec<String> = axes.map(|(_, keys, values)| format!("{keys}={}", values.join(","))).collect();
+        Sweep::parse(&set).map_err(|error| self.source.error(Some(self.runs.name.span()), error.to_string()))?;
+        Ok(Amount { repeat, set, variants: settings.over.iter().map(|(_, _, values)| values.len()).product() })
+    }
+
+    /// The settings, with others in place of some, and further ones.
+    fn with(&self, mut settings: Settings, more: &RawAmount, varied: &[Axis]) -> Result<Settings, ConfigError> {
+        for (alias, value) in &more.set {
+            let axis = self.of_engine(alias, &[value.get_ref().clone()], varied)?;
+            settings.forget(&axis.1);
+            settings.fixed.push(axis);
         }
-        Ok(fixed)
+        for (alias, values) in &more.over {
+            let values: Vec<String> = values.iter().map(|value| value.get_ref().clone()).collect();
+            if values.is_empty() {
+                return Err(self.source.error(Some(alias.span()), format!("over.{} has no value", alias.get_ref())));
+            }
+            let axis = self.of_engine(alias, &values, varied)?;
+            settings.forget(&axis.1);
+            settings.over.push(axis);
+        }
+        Ok(settings)
+    }
+
+    fn of_engine(&self, alias: &Text, values: &[String], varied: &[Axis]) -> Result<Axis, ConfigError> {
+        let axis = self.axis(alias, values);
+        if varied.iter().any(|(_, keys, _)| *keys == axis.1) {
+            let reason = format!("{} varies in these runs, and cannot be set for an engine", alias.get_ref());
+            return Err(self.source.error(Some(alias.span()), reason));
+        }
+        Ok(axis)
     }
 }
 
-/// What varies first, so that a table of the sweep begins with it.
-fn said(fixed: &[Axis], varied: &[Axis]) -> Vec<String> {
-    varied.iter().chain(fixed).map(|(_, keys, values)| format!("{keys}={}", values.join(","))).collect()
+/// What is set beside what varies.
+#[derive(Clone)]
+struct Settings {
+    fixed: Vec<Axis>,
+    /// What a point is repeated over.
+    over: Vec<Axis>,
+}
+
+impl Settings {
+    fn forget(&mut self, keys: &str) {
+        for axes in [&mut self.fixed, &mut self.over] {
+            axes.retain(|(_, own, _)| own != keys);
+        }
+    }
 }
 
 /// Every combination, the last axis varying fastest.

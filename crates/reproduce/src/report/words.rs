@@ -77,29 +77,45 @@ pub(crate) fn cells(experiment: &Experiment, row: &Row<'_>, engines: &[Engine]) 
     let mut cells = vec![format!("{}{page}", row.says), row.published.to_owned()];
     for engine in engines {
         let judged = of(row, *engine);
-        let figures =
-            judged.map_or(Vec::new(), |judged| judged.figures.iter().map(|figure| found(experiment, figure)).collect());
-        cells.push(figures.join("; "));
+        cells.push(judged.map_or(String::new(), |judged| found(experiment, judged)));
         cells.push(judged.map_or("–".into(), Judged::line));
     }
     cells
 }
 
-/// What a comparison found, with all that it rests on.
-fn found(experiment: &Experiment, figure: &Figure) -> String {
-    let several_quantities = figure.points.windows(2).any(|pair| pair[0].of != pair[1].of);
+/// What the comparisons of a claim found, with all that they rest on.
+fn found(experiment: &Experiment, judged: &Judged) -> String {
+    let mut quantities: Vec<&str> = points(judged).map(|shown| shown.of.as_str()).collect();
+    quantities.dedup();
+    let is_mixed = quantities.len() > 1;
     let point = |shown: &Shown| {
         let words = experiment.words_of(&shown.point);
-        let what = if several_quantities { format!("{} {words}", shown.of) } else { words };
-        format!("{what} {}", spread(shown))
+        if is_mixed { format!("{}, {words}", shown.of) } else { words }
     };
-    let points: Vec<String> = figure.points.iter().map(point).collect();
-    let unit = figure.points.first().map_or("", |shown| shown.unit);
-    format!("{} {unit}: {}", points.join(" / "), effect(figure))
+    let figure = |figure: &Figure| {
+        let unit = figure.points.first().map_or("", |shown| shown.unit);
+        match &figure.points[..] {
+            [only] => format!("{} {} {unit}: {}", point(only), spread(only, false), effect(figure)),
+            several => {
+                let several: Vec<String> =
+                    several.iter().map(|shown| format!("{} {}", point(shown), spread(shown, true))).collect();
+                format!("{} {unit}: {}", several.join(" / "), effect(figure))
+            }
+        }
+    };
+    let figures: Vec<String> = judged.figures.iter().map(figure).collect();
+    match &quantities[..] {
+        [only] => format!("{only}: {}", figures.join("; ")),
+        _ => figures.join("; "),
+    }
 }
 
-/// The mean, the least and the greatest, and how many there are.
-fn spread(shown: &Shown) -> String {
+fn points(judged: &Judged) -> impl Iterator<Item = &Shown> {
+    judged.figures.iter().flat_map(|figure| &figure.points)
+}
+
+/// The mean if it is not said elsewhere, the least and the greatest, and how many there are.
+fn spread(shown: &Shown, with_mean: bool) -> String {
     let runs = if shown.runs == shown.planned {
         shown.runs.to_string()
     } else {
@@ -108,7 +124,8 @@ fn spread(shown: &Shown) -> String {
     let calm = if shown.disturbed > 0 { format!(", {} disturbed", shown.disturbed) } else { String::new() };
     let [mean, least, greatest] = [shown.mean, shown.least, shown.greatest].map(number);
     let range = if least == greatest { String::new() } else { format!(" [{least}–{greatest}]") };
-    format!("{mean}{range} (n {runs}{calm})")
+    let text = format!("{}{range} (n {runs}{calm})", if with_mean { &mean } else { "" });
+    text.trim_start().to_owned()
 }
 
 /// The effect with its interval, and what it is to be.

@@ -11,7 +11,7 @@ use ekiden_report::{Page, Section, Table};
 use crate::catalogue::{Catalogue, Experiment, Selected};
 use crate::engine::{Effort, Engine};
 use crate::judge::{Judged, Row, Word, judge};
-use crate::plot::{Picture, in_words, pictures};
+use crate::plot::{Drawn, Picture, drawn, in_words};
 use crate::results::Results;
 
 /// What stands over all that was made in one go.
@@ -67,13 +67,20 @@ impl<'a> Report<'a> {
 
     /// The page, whole in one file.
     pub fn to_html(&self) -> String {
+        let experiments = self.selected.experiments.iter().flat_map(|at| {
+            let pictures = self.drawn(*at).into_iter().map(|drawn| Section {
+                heading: drawn.title,
+                charts: drawn.pictures.into_iter().map(|picture| picture.svg).collect(),
+                table: drawn.table,
+                ..Section::default()
+            });
+            std::iter::once(self.section(*at)).chain(pictures)
+        });
         let page = Page {
             title: self.title(),
             message: self.message(),
             introduction: self.introduction(),
-            sections: std::iter::once(self.index())
-                .chain(self.selected.experiments.iter().map(|at| self.section(*at)))
-                .collect(),
+            sections: std::iter::once(self.index()).chain(experiments).collect(),
             ..Page::default()
         };
         page.to_html()
@@ -86,7 +93,7 @@ impl<'a> Report<'a> {
 
     /// All pictures.
     pub fn pictures(&self) -> Vec<Picture> {
-        self.selected.experiments.iter().flat_map(|at| self.pictures_of(*at)).collect()
+        self.selected.experiments.iter().flat_map(|at| self.drawn(*at)).flat_map(|drawn| drawn.pictures).collect()
     }
 
     /// Records that could not be used.
@@ -118,9 +125,9 @@ impl<'a> Report<'a> {
         experiment.claims.iter().enumerate().map(row).collect()
     }
 
-    fn pictures_of(&self, at: usize) -> Vec<Picture> {
-        let experiment = &self.catalogue.experiments[at];
-        self.engines.iter().flat_map(|of| pictures(experiment, of.engine, &of.results)).collect()
+    fn drawn(&self, at: usize) -> Vec<Drawn> {
+        let engines: Vec<(Engine, &Results)> = self.engines.iter().map(|of| (of.engine, &of.results)).collect();
+        drawn(&self.catalogue.experiments[at], &engines)
     }
 
     fn title(&self) -> String {
@@ -163,8 +170,8 @@ impl<'a> Report<'a> {
         Section {
             heading: words::heading(experiment),
             text: self.said(at),
-            charts: self.pictures_of(at).into_iter().map(|picture| picture.svg).collect(),
-            table: Some(table),
+            table: (!experiment.claims.is_empty()).then_some(table),
+            ..Section::default()
         }
     }
 

@@ -264,3 +264,14 @@ fn of_run(planned: &Planned, run: &Run, wanted: &Wanted) -> Result<Option<OfRun>
         longest,
     }))
 }
+
+/// Three digits, for people.
+pub(crate) fn short(value: f64) -> String {
+    match value.abs() {
+        v if v.is_nan() => "none".into(),
+        v if v.is_infinite() => (if value > 0.0 { "∞" } else { "-∞" }).into(),
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}

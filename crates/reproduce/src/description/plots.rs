@@ -7,6 +7,9 @@ use super::raw::{RawPlot, RawPlotKind, Text};
 use super::selector::{PointId, Selector};
 use crate::quantity::Quantity;
 
+/// The key of a series that is not a scenario's: the runs' name.
+const RUNS: &str = "runs";
+
 /// A picture.
 #[derive(Debug, Clone)]
 pub struct Plot {
@@ -101,11 +104,9 @@ fn over_key(raw: &RawPlot, seen: &Seen<'_>, is_bars: bool, error: &Refuse<'_>) -
         let Some((_, runs)) = seen.iter().find(|(set, _)| *set == at.set) else { continue };
         let is_named = raw.runs.is_empty() || raw.runs.iter().any(|name| *name.get_ref() == runs.name);
         let point = &runs.points[at.point];
-        let keys: Option<Vec<String>> = raw
-            .series
-            .iter()
-            .map(|key| point.get(key.get_ref()).map(|value| format!("{}={value}", key.get_ref())))
-            .collect();
+        let value = |key: &str| if key == RUNS { Some(&runs.name) } else { point.get(key) };
+        let named = |key: &Text| value(key.get_ref()).map(|value| format!("{}={value}", key.get_ref()));
+        let keys: Option<Vec<String>> = raw.series.iter().map(named).collect();
         let (Some(value), Some(keys), true) = (point.get(x.get_ref()), keys, is_named) else { continue };
         of.check(&runs.base).map_err(|reason| error(&raw.of, format!("of: {reason}")))?;
         let place = values.iter().position(|known| known == value).unwrap_or_else(|| {

@@ -22,9 +22,17 @@ pub(crate) fn page(report: &Report<'_>, folder: &str) -> String {
         }
         let rows: Vec<Vec<String>> =
             report.rows_of(at).iter().map(|row| words::cells(experiment, row, &report.asked())).collect();
-        table(&mut page, &words::columns(&report.asked()), &rows);
-        for picture in report.pictures_of(at) {
-            let _ = write!(page, "\n![{}]({folder}/{}.svg)\n", plain(&picture.title), picture.name);
+        if !rows.is_empty() {
+            table(&mut page, &words::columns(&report.asked()), &rows);
+        }
+        for drawn in report.drawn(at) {
+            let _ = write!(page, "\n### {}\n\n", plain(&drawn.title));
+            for picture in &drawn.pictures {
+                let _ = write!(page, "![{}]({folder}/{}.svg)\n\n", plain(&picture.title), picture.name);
+            }
+            if let Some(values) = &drawn.table {
+                table(&mut page, &values.header, &values.rows);
+            }
         }
     }
     page

@@ -5,7 +5,7 @@ use crate::catalogue::Experiment;
 use crate::engine::{Effort, Engine};
 use crate::judge::{Figure, Judged, Row, Shown, Word};
 use crate::plot::in_words;
-use crate::results::Origin;
+use crate::results::{Origin, short};
 
 /// Where in the paper an experiment is.
 pub(crate) fn place(experiment: &Experiment) -> String {
@@ -122,7 +122,7 @@ fn spread(shown: &Shown, with_mean: bool) -> String {
         format!("{} of {}", shown.runs, shown.planned)
     };
     let calm = if shown.disturbed > 0 { format!(", {} disturbed", shown.disturbed) } else { String::new() };
-    let [mean, least, greatest] = [shown.mean, shown.least, shown.greatest].map(number);
+    let [mean, least, greatest] = [shown.mean, shown.least, shown.greatest].map(short);
     let range = if least == greatest { String::new() } else { format!(" [{least}–{greatest}]") };
     let text = format!("{}{range} (n {runs}{calm})", if with_mean { &mean } else { "" });
     text.trim_start().to_owned()
@@ -131,7 +131,7 @@ fn spread(shown: &Shown, with_mean: bool) -> String {
 /// The effect with its interval, and what it is to be.
 fn effect(figure: &Figure) -> String {
     let narrow = (figure.effect.high - figure.effect.low).abs();
-    let text = |value: f64| if narrow < 0.1 && value.abs() < 10.0 { format!("{value:.3}") } else { number(value) };
+    let text = |value: f64| if narrow < 0.1 && value.abs() < 10.0 { format!("{value:.3}") } else { short(value) };
     let [value, low, high] = [figure.effect.value, figure.effect.low, figure.effect.high].map(text);
     let interval = match (figure.effect.low.is_finite(), figure.effect.high.is_finite()) {
         (false, false) => " (no interval)".to_owned(),
@@ -147,21 +147,11 @@ fn effect(figure: &Figure) -> String {
     format!("{value}{interval}, {bounds}")
 }
 
-fn number(value: f64) -> String {
-    match value.abs() {
-        v if v.is_nan() => "none".into(),
-        v if v.is_infinite() => (if value > 0.0 { "∞" } else { "-∞" }).into(),
-        v if v >= 100.0 => format!("{value:.0}"),
-        v if v >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
 /// How some runs came about.
 pub(crate) fn origin(name: &str, origin: &Origin) -> String {
     let mut parts = vec![format!("{} of {}", origin.there, origin.planned)];
     if origin.there > 0 {
-        parts.push(format!("flows of up to {} s", number(origin.longest)));
+        parts.push(format!("flows of up to {} s", short(origin.longest)));
     }
     if let Some((least, most)) = origin.seeds {
         parts.push(if least == most { format!("seed {least}") } else { format!("seeds {least} to {most}") });

@@ -130,6 +130,20 @@ fn quick_runs_are_apart_and_are_marked() {
 }
 
 #[test]
+fn a_run_that_fails_is_told_and_the_others_are_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = folder.path().join("reproduction/records/simulator/T1-window/all");
+    std::fs::create_dir_all(records.join("pair,link.line.delay=20ms,r1.json")).unwrap();
+    let output = reproduce(folder.path(), &["T1", "--engine", "simulator"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.ends_with("ekiden: 1 of 4 runs failed; the verdicts are of the others\n"), "{said}");
+    assert!(said.contains("ekiden: T1-window/all, link.line.delay=20ms r1: "), "{said}");
+    assert!(text(&output.stdout).contains("2 open, 1 not decidable"), "{}", text(&output.stdout));
+    assert!(folder.path().join("reproduction/report").with_extension("html").exists());
+}
+
+#[test]
 fn experiments_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let output = reproduce(folder.path(), &["list"]);

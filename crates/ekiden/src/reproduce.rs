@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::{Args as ClapArgs, ValueEnum};
 use ekiden_files::{TargetError, check_directory, make_directories, write};
 use ekiden_reproduce::{Catalogue, Effort, Engine, Files, Manifest, Report, Results, Selected, table};
+use ekiden_sweep::is_file;
 use serde::Serialize;
 
 use crate::out::{self, Width};
@@ -122,7 +123,7 @@ pub fn run(args: &Args, code_of: fn(&anyhow::Error) -> u8) -> anyhow::Result<()>
     let selected = catalogue.select(&args.what).unwrap_or_else(|reason| misused(&reason));
     check_directory(&args.out).with_context(|| args.out.display().to_string())?;
     let done = match args.judge_only {
-        true => runs::Done { engines: args.engines().0, ..runs::Done::default() },
+        true => runs::Done::default(),
         false => runs::missing(args, &catalogue, &selected, code_of)?,
     };
     let manifest = Manifest { command: command(args), notes: done.notes };
@@ -147,7 +148,12 @@ fn read(
     let whole = catalogue.select(&papers).unwrap_or_else(|reason| misused(&reason));
     let records = args.records();
     let (asked, _) = args.engines();
-    let has_records = |engine: &Engine| ran.contains(engine) || records.join(engine.folder(args.effort())).is_dir();
+    let has_record = |engine: Engine, set: usize| {
+        let entries = std::fs::read_dir(catalogue.sets[set].place(&records, engine, args.effort()));
+        entries.is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|entry| is_file(&entry.path()))))
+    };
+    let has_records =
+        |engine: &Engine| ran.contains(engine) || selected.sets.iter().any(|set| has_record(*engine, *set));
     let engines = asked.into_iter().filter(has_records);
     let read = |engine| Ok((engine, Results::read(catalogue, &whole.sets, engine, args.effort(), &records)?));
     engines.map(read).collect()

@@ -64,6 +64,10 @@ pub fn missing(
     let mut tasks: Vec<(Engine, Vec<Task>)> = Vec::new();
     for engine in asked {
         let found = prepare(args, catalogue, selected, engine)?;
+        if found.is_empty() {
+            done.notes.push(format!("The descriptions have no runs for the {engine}."));
+            continue;
+        }
         let is_idle = found.iter().all(|task| task.missing.is_empty());
         if engine == Engine::Kernel
             && !is_idle

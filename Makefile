@@ -76,9 +76,10 @@ bench-sim:
 	@scripts/setup build
 	cargo run --release --package ekiden-sim --example speed
 
-# S0's experiments, chapters 4 and 5, and 1 Gbit/s: an hour. Continues where it was interrupted.
+# S0's experiments, and what it leaves to future work, in the simulator and the lab: six hours. Continues where it was interrupted.
+# `ekiden reproduce S0 --quick` for less.
 bench-s0: release
-	bench/experiments/s0/run
+	$(BUILT)/ekiden reproduce S0 --out $(or $(CARGO_TARGET_DIR),target)/reproduction
 
 # S1's figures and claims, simulated: three minutes. Continues where it was interrupted.
 bench-s1: release

@@ -31,6 +31,8 @@ mod proxy;
 #[cfg(feature = "lab")]
 mod record;
 #[cfg(feature = "lab")]
+mod reproduce;
+#[cfg(feature = "lab")]
 mod scenario;
 #[cfg(feature = "lab")]
 mod simulate;
@@ -74,6 +76,8 @@ enum Command {
     Proxy(proxy::Args),
     #[cfg(feature = "lab")]
     Record(record::Args),
+    #[cfg(feature = "lab")]
+    Reproduce(reproduce::Args),
     #[cfg(feature = "lab")]
     Scenario(scenario::Args),
     #[cfg(feature = "lab")]
@@ -126,6 +130,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Proxy(args) => proxy::run(args),
         #[cfg(feature = "lab")]
         Command::Record(args) => record::run(&args),
+        #[cfg(feature = "lab")]
+        Command::Reproduce(args) => reproduce::run(&args, exit::number),
         #[cfg(feature = "lab")]
         Command::Scenario(args) => scenario::run(args),
         #[cfg(feature = "lab")]

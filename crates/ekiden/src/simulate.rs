@@ -87,11 +87,7 @@ fn check_supported(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
 
 /// A run of a sweep, which leaves its record.
 fn of_sweep(args: &Args, run: &Run) -> anyhow::Result<RunOutcome> {
-    let scenario = load(args, &run.settings)?;
-    let mut series = SeriesWriter::new(&run.record, args.sweep.samples);
-    let record = ekiden_sim::simulate(&scenario, &options(args), &mut series, &mut |_| {})?;
-    sweep::write(record, series, &run.record)?;
-    Ok(RunOutcome::Finished)
+    sweep::simulated(&load(args, &run.settings)?, &options(args), args.sweep.samples, &run.record)
 }
 
 fn failed(error: &anyhow::Error) -> RunOutcome {

@@ -2,6 +2,7 @@
 
 mod flows;
 mod gateways;
+mod one;
 mod paths;
 mod progress;
 
@@ -22,6 +23,7 @@ use crate::usage::{misused, whole_number};
 use progress::Progress;
 
 pub use flows::flows;
+pub use one::{ENDS_WITH, Labs, simulated};
 
 /// What to run, and where to put what comes out.
 #[derive(ClapArgs)]

@@ -42,6 +42,7 @@ const NOT_OF_A_NODE: &[&str] = &[
     "ekiden-monitor",
     "ekiden-plan",
     "ekiden-record",
+    "ekiden-reproduce",
     "ekiden-sim",
     "ekiden-sweep",
     "ekiden-tcp",

@@ -53,8 +53,8 @@ fn examples_keep_their_lines_on_every_terminal() {
         seen += usize::from(!examples(&whole).is_empty());
     }
     assert_eq!(
-        seen, 13,
-        "gateway, keygen, measure client, path, server and watch, overlay, password, peer, plan, proxy, status and tunnel have examples"
+        seen, 14,
+        "gateway, keygen, measure client, path, server and watch, overlay, password, peer, plan, proxy, reproduce, status and tunnel have examples"
     );
 }
 

@@ -16,6 +16,7 @@ mod overlay;
 mod plan;
 mod programs;
 mod replay;
+mod reproduced;
 mod script;
 mod transparent;
 mod tunnel;
@@ -40,7 +41,7 @@ const fn module(name: &'static str, trials: fn() -> Vec<Trial>) -> Module {
     Module { name, trials, one_at_a_time: false, alone: false }
 }
 
-const MODULES: [Module; 17] = [
+const MODULES: [Module; 18] = [
     module("balancers", balancers::trials),
     module("clients", clients::trials),
     Module { one_at_a_time: true, alone: true, ..module("congestion", congestion::trials) },
@@ -54,6 +55,7 @@ const MODULES: [Module; 17] = [
     module("plan", plan::trials),
     module("programs", programs::trials),
     Module { alone: true, ..module("replay", replay::trials) },
+    Module { one_at_a_time: true, ..module("reproduced", reproduced::trials) },
     module("transparent", transparent::trials),
     module("tunnel", tunnel::trials),
     Module { one_at_a_time: true, ..module("watch", watch::trials) },

@@ -22,6 +22,7 @@ mod pcap;
 mod privileges;
 mod record;
 mod reference;
+mod reproduce;
 mod rooms;
 mod shown;
 mod simulate;

@@ -48,10 +48,12 @@ figure{margin:1.5rem 0 .5rem}svg{width:100%;max-width:44rem;height:auto;display:
 table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}\
 th,td{padding:.25rem .7rem;border-bottom:1px solid var(--faint);text-align:right;vertical-align:bottom}\
 td{white-space:nowrap}th:first-child,td:first-child{text-align:left;padding-left:0;white-space:normal}\
+.text th,.text td{text-align:left;vertical-align:top;white-space:normal}\
 @media (max-width:48rem){thead{display:none}table,tbody,tr,td{display:block}\
 tr{padding:.5rem 0;border-bottom:1px solid var(--faint)}\
 td,td:first-child{padding:.1rem 0;border:0;text-align:right;white-space:normal;display:flex;justify-content:space-between;gap:1rem}\
 td:first-child{font-weight:600;display:block;text-align:left}td::before{content:attr(data-column);text-align:left;font-weight:400;opacity:.8}td:first-child::before{margin-right:.4rem}}\
+@media (max-width:48rem){.text td{display:block}.text td::before{display:block}.text td:empty{display:none}}\
 @media (max-width:30rem){svg text{font-size:17px}}";
 
 impl Page {

@@ -3,6 +3,7 @@
 use ekiden_lab::ErrorKind;
 
 use crate::plan::VerifyFailed;
+use crate::reproduce::{LabFails, RunsFailed};
 use crate::sweep::SweepFailed;
 
 pub fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
@@ -12,7 +13,7 @@ pub fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_plan::Error>() || error.is::<ekiden_sim::Error>() {
         return Some(3);
     }
-    if error.is::<ekiden_demo::Missing>() {
+    if error.is::<ekiden_demo::Missing>() || error.is::<LabFails>() {
         return Some(4);
     }
     if error.is::<ekiden_demo::Mismatch>() {
@@ -22,6 +23,9 @@ pub fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(failed.code);
     }
     if let Some(failed) = error.downcast_ref::<SweepFailed>() {
+        return Some(failed.code);
+    }
+    if let Some(failed) = error.downcast_ref::<RunsFailed>() {
         return Some(failed.code);
     }
     if let Some(failed) = error.downcast_ref::<VerifyFailed>() {

@@ -1,15 +1,13 @@
 //! `ekiden lab run` of a single run; several are a sweep.
 
-use std::ffi::OsString;
-use std::path::Path;
-use std::process::{Command, exit};
+use std::process::exit;
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use ekiden_lab::{Capture, Capturing, Interrupt, Lab, Origin, Progress, isolate};
-use ekiden_record::{SeriesWriter, remove_partial};
+use ekiden_record::SeriesWriter;
 use ekiden_scenario::{Amount, Point, Scenario, Sweep};
-use ekiden_sweep::{Run, RunOutcome, Runner};
+use ekiden_sweep::{Run, Runner};
 use ekiden_units::Time;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use nix::sys::prctl::set_pdeathsig;
@@ -18,11 +16,9 @@ use nix::unistd::getppid;
 
 use super::{check_supported, load};
 use crate::children::Children;
+use crate::sweep::{ENDS_WITH, Labs};
 use crate::usage::{command_line, now_unix_ms, whole_number};
 use crate::{exit, pcap, sweep};
-
-/// Prefix of the argument that a sweep gives to its children; see [`Args::ends_with`].
-const ENDS_WITH: &str = "--ends-with=";
 
 /// Run the scenario's flows, and write the record of what came out.
 ///
@@ -97,36 +93,14 @@ fn several(args: &Args) -> anyhow::Result<()> {
     plan.scenarios.first().into_iter().for_each(sweep::warn);
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
     let children = Children::new().context("cannot wait for signals")?;
-    let work = |run: &Run| {
-        let Some(ended) = children.run(&mut child(&program, run, &args.sweep))? else {
-            // Whatever the run was about to write; a whole record has another name.
-            remove_partial(&run.record);
-            return Ok(RunOutcome::Stopped);
-        };
-        Ok(if ended.code == 0 {
-            RunOutcome::Finished
-        } else {
-            RunOutcome::Failed { code: ended.code, reason: ended.said }
-        })
-    };
+    let labs = Labs { program: &program, children: &children, samples: args.sweep.samples };
+    let work = |run: &Run| labs.run(run, &args.sweep.file);
     let stopped_by = || {
         children.over();
-        children.stopped_by().map(|signal| signal as i32)
+        labs.signal()
     };
     let runner = Runner { jobs: args.jobs, work: &work, stopped_by: &stopped_by };
     sweep::run(&args.sweep, plan, &runner, exit::number)
-}
-
-/// The command that does a run of a sweep.
-fn child(program: &Path, run: &Run, sweep: &sweep::Args) -> Command {
-    let mut command = Command::new(program);
-    command.args(["lab", "run"]).arg(format!("{ENDS_WITH}{}", std::process::id()));
-    // The sweep has looked at what is there.
-    command.arg("--force").args(run.settings.settings().iter().map(|setting| format!("--set={setting}")));
-    let mut record = OsString::from("--record=");
-    record.push(&run.record);
-    command.arg(record).arg(format!("--samples={}", sweep.samples)).arg("--").arg(&sweep.file);
-    command
 }
 
 /// Ends this process when `parent` ends, even if that was killed a moment ago.

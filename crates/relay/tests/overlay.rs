@@ -304,7 +304,7 @@ fn what_an_overlay_cannot_be_is_refused_in_a_line() {
         ("address", "\"nowhere\""),
         ("fingerprint", "\"sha256:00\""),
     ] {
-        let all = [format!("address = \"192.0.2.1:1\""), format!("fingerprint = \"{other}\"")];
+        let all = ["address = \"192.0.2.1:1\"".to_owned(), format!("fingerprint = \"{other}\"")];
         let others: Vec<_> = all.into_iter().filter(|line| !line.starts_with(key)).collect();
         let text = format!("[node.x]\n{}\n{key} = {value}\n", others.join("\n"));
         let (line, said) = (text.lines().count(), refused(&text, ""));

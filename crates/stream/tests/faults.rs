@@ -123,6 +123,7 @@ fn direction(plan: &Plan, ran: &Ran, from: usize) -> Result<(), String> {
     // It is the end, also for a host one of whose calls has failed before.
     let has_heard = ran.world.came(if from == 0 { 2 * plan.nodes + 1 } else { 0 }).1;
     ensure(receiver.read <= sender.written, "more arrives than was written")?;
+    ensure(!has_heard || sender.has_said_end, "its kernel was sent an end that was not said")?;
     if receiver.end == Some(Ending::Clean) {
         ensure(sender.has_said_end, "an end that was not said")?;
         ensure(is_whole, "an end, and not all")?;

@@ -218,7 +218,13 @@ fn limits(plan: &Plan, ran: &Ran) -> Result<(), String> {
 /// Each node waits until its refusal is sent, behind data that the other one no longer reads.
 #[test]
 fn a_stream_that_both_hosts_have_left_ends_although_much_of_both_directions_is_refused() {
-    let script = Script { writes: vec![(0, 3000)], finish: Finish::Closes, reads: (1, 0), stalls: Some((0, 1)) };
+    let script = Script {
+        writes: vec![(0, 3000)],
+        finish: Finish::Closes,
+        reads: (1, 0),
+        stalls: Some((0, 1)),
+        ..Script::default()
+    };
     let buffers = |bytes| Line { send_most: [bytes; 2], receive_most: [bytes; 2], ..Line::default() };
     let plan = Plan {
         nodes: 2,
@@ -238,8 +244,20 @@ fn a_stream_that_both_hosts_have_left_ends_although_much_of_both_directions_is_r
 /// The time for which it has not read before the other host's reset counts: nodes in a chain do not each wait for it again.
 #[test]
 fn a_host_that_has_not_read_for_long_is_waited_for_no_longer() {
-    let resets = Script { writes: vec![(0, 3000), (10_000, 1)], finish: Finish::Resets, reads: (100, 0), stalls: None };
-    let stands = Script { writes: Vec::new(), finish: Finish::Waits, reads: (100, 0), stalls: Some((0, 100_000)) };
+    let resets = Script {
+        writes: vec![(0, 3000), (10_000, 1)],
+        finish: Finish::Resets,
+        reads: (100, 0),
+        stalls: None,
+        ..Script::default()
+    };
+    let stands = Script {
+        writes: Vec::new(),
+        finish: Finish::Waits,
+        reads: (100, 0),
+        stalls: Some((0, 100_000)),
+        ..Script::default()
+    };
     let small = Line { send_most: [5000; 2], receive_most: [1000; 2], ..Line::default() };
     let plan = Plan {
         nodes: 1,
@@ -268,8 +286,20 @@ fn a_host_that_has_not_read_for_long_is_waited_for_no_longer() {
 /// RESET, and the FIN behind it, are behind what the node does not read: it sees the FIN alone.
 #[test]
 fn a_reset_passes_a_node_that_reads_nothing_because_its_host_does_not() {
-    let resets = Script { writes: vec![(0, 600), (10_000, 1)], finish: Finish::Resets, reads: (100, 0), stalls: None };
-    let stands = Script { writes: Vec::new(), finish: Finish::Waits, reads: (100, 0), stalls: Some((0, 1_000_000)) };
+    let resets = Script {
+        writes: vec![(0, 600), (10_000, 1)],
+        finish: Finish::Resets,
+        reads: (100, 0),
+        stalls: None,
+        ..Script::default()
+    };
+    let stands = Script {
+        writes: Vec::new(),
+        finish: Finish::Waits,
+        reads: (100, 0),
+        stalls: Some((0, 1_000_000)),
+        ..Script::default()
+    };
     let small = Line { send_most: [50; 2], receive_most: [50; 2], segment: 20, ..Line::default() };
     let plan = Plan {
         nodes: 2,
@@ -284,4 +314,27 @@ fn a_reset_passes_a_node_that_reads_nothing_because_its_host_does_not() {
     let ran = in_virtual_time(run(1, plan, false)).unwrap_or_else(|error| panic!("{error}"));
     let passed_on = ran.world.ends[5].broke_ms.checked_sub(ran.hosts[0].has_reset_at.expect("it resets"));
     assert!(passed_on.is_some_and(|ms| ms < 10_000), "{passed_on:?} ms");
+}
+
+/// What a host that has reset sent before still arrives, also where the other one reads nothing before all that it writes is taken.
+#[test]
+fn a_host_that_writes_before_it_reads_gets_a_reset_hosts_last_data() {
+    let resets = Script { writes: vec![(0, 500)], finish: Finish::Resets, reads: (100, 0), ..Script::default() };
+    let writes =
+        Script { writes: vec![(0, 8000)], finish: Finish::Waits, reads: (100, 0), writes_first: true, stalls: None };
+    let small = Line { send_most: [300; 2], receive_most: [200; 2], ..Line::default() };
+    let plan = Plan {
+        nodes: 1,
+        lines: vec![Line::default(), small],
+        hosts: [resets, writes],
+        first: 0,
+        faults: Vec::new(),
+        limits: Limits::default(),
+        has_place: true,
+        tuning: Tuning::default(),
+    };
+    for seed in 0..100 {
+        let ran = in_virtual_time(run(seed, plan.clone(), false)).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(ran.hosts[1].read, ran.hosts[0].written, "{seed}: {:?}", ran.hosts);
+    }
 }

@@ -75,10 +75,15 @@ impl Seen {
 /// Plays the script at this end.
 pub async fn host(number: usize, script: Script, end: End, seen: Rc<RefCell<Seen>>) {
     let both = async {
-        tokio::try_join!(writes(number, &script, &end, &seen), async {
+        let reads = async {
             reads(number, &script, &end, &seen).await;
             Ok(())
-        })
+        };
+        if script.writes_first {
+            writes(number, &script, &end, &seen).await?;
+            return reads.await;
+        }
+        tokio::try_join!(writes(number, &script, &end, &seen), reads).map(drop)
     };
     let early = timeout(PATIENCE, both).await;
     let now = world(|world| world.now_ms);

@@ -22,9 +22,10 @@ pub struct Tuning {
 }
 
 /// What a host does when it has written all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Finish {
     /// It says its end and reads on.
+    #[default]
     ShutsDown,
     /// It reads up to the other's end, and then closes.
     Waits,
@@ -34,7 +35,7 @@ pub enum Finish {
 }
 
 /// What a host does.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Script {
     /// Pauses, and how many bytes it writes after each.
     pub writes: Vec<(u64, usize)>,
@@ -43,6 +44,8 @@ pub struct Script {
     pub reads: (usize, u64),
     /// After how many bytes it stops reading, and for how many milliseconds.
     pub stalls: Option<(usize, u64)>,
+    /// It reads nothing before it has written all.
+    pub writes_first: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +150,7 @@ fn script(random: &mut Random, polite: bool, most: usize) -> Script {
     let stalls = (!polite && random.up_to(2) == 0).then(|| {
         (random.up_to(most as u64) as usize, pick(random, &[100, 1500, 5000, 30_000, 200_000, 2_000_000, 2_000_000]))
     });
-    Script { writes, finish, reads, stalls }
+    Script { writes, finish, reads, stalls, writes_first: false }
 }
 
 /// Early ones are as many as late ones.

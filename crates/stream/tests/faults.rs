@@ -338,3 +338,36 @@ fn a_host_that_writes_before_it_reads_gets_a_reset_hosts_last_data() {
         assert_eq!(ran.hosts[1].read, ran.hosts[0].written, "{seed}: {:?}", ran.hosts);
     }
 }
+
+/// A host resets that has sent 600 bytes, which fill all buffers up to a host that reads by `reads` and `stalls`. How many of them that one
+/// gets, and how long after the reset its connection is over, in milliseconds.
+fn passed_on(reads: (usize, u64), stalls: Option<(usize, u64)>) -> (usize, u64) {
+    let resets = Script { writes: vec![(0, 600)], finish: Finish::Resets, reads: (100, 0), ..Script::default() };
+    let slow = Script { finish: Finish::Waits, reads, stalls, ..Script::default() };
+    let small = Line { send_most: [50; 2], receive_most: [50; 2], segment: 20, ..Line::default() };
+    let plan = Plan {
+        nodes: 2,
+        lines: vec![Line::default(), small, small],
+        hosts: [resets, slow],
+        first: 0,
+        faults: Vec::new(),
+        limits: Limits::default(),
+        has_place: true,
+        tuning: Tuning::default(),
+    };
+    let ran = in_virtual_time(run(1, plan, false)).unwrap_or_else(|error| panic!("{error}"));
+    let reset = ran.hosts[0].has_reset_at.expect("it resets");
+    (ran.hosts[1].read, ran.hosts[1].at_ms - reset)
+}
+
+#[test]
+fn a_node_whose_host_stands_is_waited_for_longer_than_a_host() {
+    assert_eq!(passed_on((100, 0), Some((0, 10_000))).0, 600);
+}
+
+#[test]
+fn a_host_slower_than_the_least_rate_is_not_waited_for_to_the_end() {
+    // A minute at each of the two nodes, and what they hold.
+    let (read, ms) = passed_on((1, 1000), None);
+    assert!(read < 300 && (60_000..200_000).contains(&ms), "{read} bytes, {ms} ms");
+}

@@ -8,6 +8,7 @@ mod clients;
 mod congestion;
 mod demo;
 mod doctor;
+mod experiment;
 mod far;
 mod gateway;
 mod lab;

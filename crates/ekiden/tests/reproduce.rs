@@ -5,20 +5,11 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::experiment;
+
 const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
 
-const SCENARIO: &str = "name = \"pair\"\n[node.a]\n[node.b]\n[link.line]\nends = [\"a\", \"b\"]\nrate = \"10Mbit/s\"\ndelay = \"10ms\"\n\
-                        [flow.f]\nfrom = \"a\"\nto = \"b\"\nduration = \"3s\"\n[tcp]\nreceive_buffer = \"16KiB\"\n";
-
-const DESCRIPTION: &str = r#"title = "A window"
-paper = "T1"
-section = "2"
-did = "Something."
-
-[keys]
-delay = "link.line.delay"
-
-[[runs]]
+const REST: &str = r#"[[runs]]
 name = "all"
 scenario = "pair.toml"
 vary = { delay = ["10ms", "20ms"] }
@@ -56,12 +47,7 @@ points = ["delay=10ms"]
 "#;
 
 fn reproduce(folder: &Path, arguments: &[&str]) -> Output {
-    let experiment = folder.join("own/window");
-    std::fs::create_dir_all(&experiment).unwrap();
-    std::fs::write(experiment.join("pair.toml"), SCENARIO).unwrap();
-    std::fs::write(experiment.join("experiment.toml"), DESCRIPTION).unwrap();
-    let mut command = Command::new(EKIDEN);
-    command.current_dir(folder).args(["reproduce", "--from", "own"]).args(arguments).output().unwrap()
+    experiment::reproduce(folder, REST, arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {

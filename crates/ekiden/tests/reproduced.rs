@@ -10,22 +10,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
+use crate::experiment;
 
-const SCENARIO: &str = "name = \"pair\"\n[node.a]\n[node.b]\n[link.line]\nends = [\"a\", \"b\"]\nrate = \"10Mbit/s\"\ndelay = \"10ms\"\n\
-                        [flow.f]\nfrom = \"a\"\nto = \"b\"\nduration = \"1s\"\n[tcp]\nreceive_buffer = \"16KiB\"\n";
-
-const DESCRIPTION: &str = r#"title = "A window"
-paper = "T1"
-section = "2"
-did = "Something."
-
-[keys]
-delay = "link.line.delay"
-
-[[runs]]
+const REST: &str = r#"[[runs]]
 name = "all"
 scenario = "pair.toml"
+set = { "flow.f.duration" = "1s" }
 vary = { delay = ["10ms", "50ms"] }
 simulator = { repeat = 2 }
 kernel = { repeat = 2 }
@@ -46,13 +36,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn reproduce(folder: &Path, arguments: &[&str]) -> Command {
-    let experiment = folder.join("own/window");
-    std::fs::create_dir_all(&experiment).unwrap();
-    std::fs::write(experiment.join("pair.toml"), SCENARIO).unwrap();
-    std::fs::write(experiment.join("experiment.toml"), DESCRIPTION).unwrap();
-    let mut command = Command::new(EKIDEN);
-    command.current_dir(folder).args(["reproduce", "T1", "--from", "own", "--json"]).args(arguments);
-    command
+    experiment::reproduce(folder, REST, &[&["T1", "--json"], arguments].concat())
 }
 
 fn records(folder: &Path) -> usize {

@@ -9,6 +9,7 @@ mod circles;
 mod dependencies;
 mod docs;
 mod errors;
+mod experiment;
 mod help;
 mod judge;
 mod keys;

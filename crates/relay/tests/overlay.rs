@@ -302,6 +302,7 @@ fn what_an_overlay_cannot_be_is_refused_in_a_line() {
         ("region", "\"a\\nb\""),
         ("at", "\"91,0\""),
         ("address", "\"nowhere\""),
+        ("address", "\"0.0.0.0:7000\""),
         ("fingerprint", "\"sha256:00\""),
     ] {
         let all = ["address = \"192.0.2.1:1\"".to_owned(), format!("fingerprint = \"{other}\"")];

@@ -130,7 +130,7 @@ impl Catalogue {
 
     /// Whether an engine runs all that a claim needs.
     pub fn decides(&self, claim: &Claim, engine: Engine, effort: Effort) -> bool {
-        let mut terms = claim.compare.iter().flat_map(|compare| compare.effects.iter().flatten()).peekable();
+        let mut terms = claim.terms().peekable();
         terms.peek().is_some() && terms.all(|term| self.sets[term.at.set].amount(engine, effort).is_some())
     }
 }

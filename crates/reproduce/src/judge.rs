@@ -180,15 +180,14 @@ impl Court<'_> {
         if !self.catalogue.decides(claim, self.engine, self.effort) {
             return without(Word::NotRun, String::new());
         }
-        let terms = || claim.compare.iter().flat_map(|compare| compare.effects.iter().flatten());
-        if terms().any(|term| self.results.values(term.at, &term.of).is_none()) {
+        if claim.terms().any(|term| self.results.values(term.at, &term.of).is_none()) {
             return without(Word::NotRun, String::new());
         }
         let compared: Vec<verdict::Comparison> = claim.compare.iter().map(|compare| self.compared(compare)).collect();
         let figures =
             claim.compare.iter().zip(&compared).map(|(compare, compared)| self.figure(compare, compared)).collect();
         let none_calm =
-            terms().find(|term| self.results.values(term.at, &term.of).is_some_and(|values| values.none_calm));
+            claim.terms().find(|term| self.results.values(term.at, &term.of).is_some_and(|values| values.none_calm));
         let (why, chances) = match none_calm {
             Some(term) => (format!("the machine disturbed every run of '{}'", term.written), None),
             None => ("too few runs".into(), verdict::chances(&compared)),
@@ -253,12 +252,14 @@ impl Court<'_> {
     }
 
     fn shown(&self, term: &Term) -> Shown {
-        let Values { values, planned, disturbed, .. } = self.of(term);
+        let found = self.of(term);
+        let mean = found.mean();
+        let Values { values, planned, disturbed, .. } = found;
         Shown {
             point: term.written.clone(),
             of: term.of.to_string(),
             unit: term.of.unit(),
-            mean: values.iter().sum::<f64>() / values.len() as f64,
+            mean,
             least: values.iter().copied().fold(f64::INFINITY, f64::min),
             greatest: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             runs: values.len(),

@@ -69,8 +69,7 @@ fn table(experiment: &Experiment, plot: &Plot, engines: &[(Engine, &Results)]) -
 
 fn cell(values: &Values) -> String {
     let of = |pick: fn(f64, f64) -> f64| values.values.iter().copied().reduce(pick).unwrap_or(f64::NAN);
-    let mean = of(|sum, value| sum + value) / values.values.len() as f64;
-    let [mean, least, greatest] = [mean, of(f64::min), of(f64::max)].map(short);
+    let [mean, least, greatest] = [values.mean(), of(f64::min), of(f64::max)].map(short);
     let text = if least == greatest { mean } else { format!("{mean} [{least}–{greatest}]") };
     if values.none_calm { format!("({text})") } else { text }
 }
@@ -98,10 +97,7 @@ pub(crate) fn in_words(engine: Engine) -> &'static str {
 
 fn over_key(experiment: &Experiment, plot: &Plot, title: &str, results: &Results) -> Option<String> {
     let PlotKind::Over { of, x, values, series, is_bars } = &plot.kind else { return None };
-    let mean = |at: &Option<PointId>| {
-        let values = &results.values((*at)?, of)?.values;
-        Some(values.iter().sum::<f64>() / values.len() as f64)
-    };
+    let mean = |at: &Option<PointId>| Some(results.values((*at)?, of)?.mean());
     let name = |keys: &[String]| match words(experiment, keys) {
         nothing if nothing.is_empty() => of.to_string(),
         words => words,

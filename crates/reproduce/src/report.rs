@@ -1,6 +1,5 @@
 //! All of it for readers: an index of the claims, and a section for each experiment.
 
-mod date;
 mod markdown;
 mod words;
 
@@ -30,6 +29,8 @@ pub struct Report<'a> {
     effort: Effort,
     manifest: Manifest,
     engines: Vec<OfEngine>,
+    /// The pictures of each experiment that was asked for.
+    drawn: BTreeMap<usize, Vec<Drawn>>,
 }
 
 /// What an engine says.
@@ -49,6 +50,9 @@ impl<'a> Report<'a> {
         results: Vec<(Engine, Results)>,
         manifest: Manifest,
     ) -> Self {
+        let of_engines: Vec<(Engine, &Results)> = results.iter().map(|(engine, results)| (*engine, results)).collect();
+        let drawn = selected.experiments.iter().map(|at| (*at, drawn(&catalogue.experiments[*at], &of_engines)));
+        let drawn = drawn.collect();
         let engines = results.into_iter().map(|(engine, results)| {
             let mut judged = BTreeMap::new();
             for paper in catalogue.papers() {
@@ -57,7 +61,7 @@ impl<'a> Report<'a> {
             }
             OfEngine { engine, results, judged }
         });
-        Self { catalogue, selected, effort, manifest, engines: engines.collect() }
+        Self { catalogue, selected, effort, manifest, engines: engines.collect(), drawn }
     }
 
     /// Every claim of what was asked for.
@@ -68,10 +72,10 @@ impl<'a> Report<'a> {
     /// The page, whole in one file.
     pub fn to_html(&self) -> String {
         let experiments = self.selected.experiments.iter().flat_map(|at| {
-            let pictures = self.drawn(*at).into_iter().map(|drawn| Section {
-                heading: drawn.title,
-                charts: drawn.pictures.into_iter().map(|picture| picture.svg).collect(),
-                table: drawn.table,
+            let pictures = self.drawn(*at).iter().map(|drawn| Section {
+                heading: drawn.title.clone(),
+                charts: drawn.pictures.iter().map(|picture| picture.svg.clone()).collect(),
+                table: drawn.table.clone(),
                 ..Section::default()
             });
             std::iter::once(self.section(*at)).chain(pictures)
@@ -92,8 +96,8 @@ impl<'a> Report<'a> {
     }
 
     /// All pictures.
-    pub fn pictures(&self) -> Vec<Picture> {
-        self.selected.experiments.iter().flat_map(|at| self.drawn(*at)).flat_map(|drawn| drawn.pictures).collect()
+    pub fn pictures(&self) -> impl Iterator<Item = &Picture> {
+        self.drawn.values().flatten().flat_map(|drawn| &drawn.pictures)
     }
 
     /// Records that could not be used.
@@ -125,9 +129,8 @@ impl<'a> Report<'a> {
         experiment.claims.iter().enumerate().map(row).collect()
     }
 
-    fn drawn(&self, at: usize) -> Vec<Drawn> {
-        let engines: Vec<(Engine, &Results)> = self.engines.iter().map(|of| (of.engine, &of.results)).collect();
-        drawn(&self.catalogue.experiments[at], &engines)
+    fn drawn(&self, at: usize) -> &[Drawn] {
+        self.drawn.get(&at).map_or(&[], Vec::as_slice)
     }
 
     fn title(&self) -> String {

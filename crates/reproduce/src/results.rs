@@ -10,7 +10,7 @@ use ekiden_scenario::Scenario;
 use ekiden_sweep::{Plan, Run};
 
 use crate::catalogue::Catalogue;
-use crate::description::{PlotKind, PointId};
+use crate::description::{Claim, PlotKind, PointId};
 use crate::engine::{Effort, Engine};
 use crate::quantity::Quantity;
 
@@ -35,6 +35,13 @@ pub struct Values {
     pub disturbed: usize,
     /// No run was calm.
     pub none_calm: bool,
+}
+
+impl Values {
+    /// Not a number without values.
+    pub fn mean(&self) -> f64 {
+        self.values.iter().sum::<f64>() / self.values.len() as f64
+    }
 }
 
 /// How the records of some runs came about.
@@ -196,12 +203,7 @@ impl Origin {
 fn wanted(catalogue: &Catalogue) -> Wanted {
     let mut wanted = Wanted::new();
     for experiment in &catalogue.experiments {
-        for term in experiment
-            .claims
-            .iter()
-            .flat_map(|claim| &claim.compare)
-            .flat_map(|compare| compare.effects.iter().flatten())
-        {
+        for term in experiment.claims.iter().flat_map(Claim::terms) {
             wanted.entry(term.at).or_default().insert(term.of.clone());
         }
         for plot in &experiment.plots {

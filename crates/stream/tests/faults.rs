@@ -20,7 +20,7 @@ use ekiden_stream::expiry::Limits;
 use end::Line;
 use executor::{Ran, run};
 use hosts::Ending;
-use plan::{Fault, Finish, Plan, Script, Tuning};
+use plan::{Fault, Finish, Plan, Script};
 
 /// Default number of schedules, on one thread. `EKIDEN_SCHEDULES` sets another number, on all processors; `EKIDEN_FIRST` the first seed.
 const SCHEDULES: u64 = 100_000;
@@ -226,16 +226,7 @@ fn a_stream_that_both_hosts_have_left_ends_although_much_of_both_directions_is_r
         ..Script::default()
     };
     let buffers = |bytes| Line { send_most: [bytes; 2], receive_most: [bytes; 2], ..Line::default() };
-    let plan = Plan {
-        nodes: 2,
-        lines: vec![buffers(4000), buffers(400), buffers(4000)],
-        hosts: [script.clone(), script],
-        first: 0,
-        faults: Vec::new(),
-        limits: Limits::default(),
-        has_place: true,
-        tuning: Tuning::default(),
-    };
+    let plan = Plan::calm(vec![buffers(4000), buffers(400), buffers(4000)], [script.clone(), script]);
     for seed in 0..100 {
         in_virtual_time(holds(seed, plan.clone(), false)).unwrap_or_else(|error| panic!("{seed}: {error}"));
     }
@@ -259,16 +250,7 @@ fn a_host_that_has_not_read_for_long_is_waited_for_no_longer() {
         ..Script::default()
     };
     let small = Line { send_most: [5000; 2], receive_most: [1000; 2], ..Line::default() };
-    let plan = Plan {
-        nodes: 1,
-        lines: vec![Line { receive_most: [5000; 2], ..small }, small],
-        hosts: [resets, stands],
-        first: 0,
-        faults: Vec::new(),
-        limits: Limits::default(),
-        has_place: true,
-        tuning: Tuning::default(),
-    };
+    let plan = Plan::calm(vec![Line { receive_most: [5000; 2], ..small }, small], [resets, stands]);
     let reset_after = |plan: &Plan| {
         let ran = in_virtual_time(run(1, plan.clone(), false)).unwrap_or_else(|error| panic!("{error}"));
         ran.world.ends[3].broke_ms - ran.hosts[0].has_reset_at.expect("it resets")
@@ -301,16 +283,8 @@ fn a_reset_passes_a_node_that_reads_nothing_because_its_host_does_not() {
         ..Script::default()
     };
     let small = Line { send_most: [50; 2], receive_most: [50; 2], segment: 20, ..Line::default() };
-    let plan = Plan {
-        nodes: 2,
-        lines: vec![Line::default(), Line { receive_most: [4000; 2], ..Line::default() }, small],
-        hosts: [resets, stands],
-        first: 0,
-        faults: Vec::new(),
-        limits: Limits::default(),
-        has_place: true,
-        tuning: Tuning::default(),
-    };
+    let plan =
+        Plan::calm(vec![Line::default(), Line { receive_most: [4000; 2], ..Line::default() }, small], [resets, stands]);
     let ran = in_virtual_time(run(1, plan, false)).unwrap_or_else(|error| panic!("{error}"));
     let passed_on = ran.world.ends[5].broke_ms.checked_sub(ran.hosts[0].has_reset_at.expect("it resets"));
     assert!(passed_on.is_some_and(|ms| ms < 10_000), "{passed_on:?} ms");
@@ -323,16 +297,7 @@ fn a_host_that_writes_before_it_reads_gets_a_reset_hosts_last_data() {
     let writes =
         Script { writes: vec![(0, 8000)], finish: Finish::Waits, reads: (100, 0), writes_first: true, stalls: None };
     let small = Line { send_most: [300; 2], receive_most: [200; 2], ..Line::default() };
-    let plan = Plan {
-        nodes: 1,
-        lines: vec![Line::default(), small],
-        hosts: [resets, writes],
-        first: 0,
-        faults: Vec::new(),
-        limits: Limits::default(),
-        has_place: true,
-        tuning: Tuning::default(),
-    };
+    let plan = Plan::calm(vec![Line::default(), small], [resets, writes]);
     for seed in 0..100 {
         let ran = in_virtual_time(run(seed, plan.clone(), false)).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(ran.hosts[1].read, ran.hosts[0].written, "{seed}: {:?}", ran.hosts);
@@ -345,16 +310,7 @@ fn passed_on(reads: (usize, u64), stalls: Option<(usize, u64)>) -> (usize, u64) 
     let resets = Script { writes: vec![(0, 600)], finish: Finish::Resets, reads: (100, 0), ..Script::default() };
     let slow = Script { finish: Finish::Waits, reads, stalls, ..Script::default() };
     let small = Line { send_most: [50; 2], receive_most: [50; 2], segment: 20, ..Line::default() };
-    let plan = Plan {
-        nodes: 2,
-        lines: vec![Line::default(), small, small],
-        hosts: [resets, slow],
-        first: 0,
-        faults: Vec::new(),
-        limits: Limits::default(),
-        has_place: true,
-        tuning: Tuning::default(),
-    };
+    let plan = Plan::calm(vec![Line::default(), small, small], [resets, slow]);
     let ran = in_virtual_time(run(1, plan, false)).unwrap_or_else(|error| panic!("{error}"));
     let reset = ran.hosts[0].has_reset_at.expect("it resets");
     (ran.hosts[1].read, ran.hosts[1].at_ms - reset)

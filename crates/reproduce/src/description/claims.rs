@@ -58,6 +58,13 @@ pub struct Term {
     pub of: Quantity,
 }
 
+impl Claim {
+    /// All that its comparisons name.
+    pub fn terms(&self) -> impl Iterator<Item = &Term> {
+        self.compare.iter().flat_map(|compare| compare.effects.iter().flatten())
+    }
+}
+
 impl Because {
     /// Why it differs in an engine.
     pub fn of(&self, engine: Engine) -> Option<&str> {

@@ -1,6 +1,7 @@
 //! Figures and verdicts in words.
 
-use super::date::minute;
+use jiff::Timestamp;
+
 use crate::catalogue::Experiment;
 use crate::engine::{Effort, Engine};
 use crate::judge::{Figure, Judged, Row, Shown, Word};
@@ -145,6 +146,11 @@ fn effect(figure: &Figure) -> String {
         (None, None) => String::new(),
     };
     format!("{value}{interval}, {bounds}")
+}
+
+/// A time in milliseconds since 1970.
+fn minute(unix_ms: u64) -> impl std::fmt::Display {
+    Timestamp::from_millisecond(unix_ms.cast_signed()).unwrap_or_default().strftime("%F %R")
 }
 
 /// How some runs came about.

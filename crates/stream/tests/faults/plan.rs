@@ -114,6 +114,12 @@ impl Plan {
         Self { nodes, lines, hosts, first, faults, limits, has_place, tuning: tuning(random) }
     }
 
+    /// Without faults, limits and disturbances, over as many nodes as there are lines but one.
+    pub fn calm(lines: Vec<Line>, hosts: [Script; 2]) -> Self {
+        let (nodes, limits, tuning) = (lines.len() - 1, Limits::default(), Tuning::default());
+        Self { nodes, lines, hosts, first: 0, faults: Vec::new(), limits, has_place: true, tuning }
+    }
+
     /// Whether nothing hinders the two hosts from seeing each other's end.
     pub fn is_fair(&self) -> bool {
         // Where there is no place for it, what a client has left behind is given up after a minute.

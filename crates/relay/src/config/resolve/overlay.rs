@@ -160,6 +160,7 @@ impl Resolver<'_> {
                 return Err(self.error(Some(at), format!("'{name}' has the same key as '{other}'")));
             }
             let address: Target = raw.address.get_ref().parse().map_err(self.wrong(&name, "address", &raw.address))?;
+            check_address(raw.address.get_ref()).map_err(self.wrong(&name, "address", &raw.address))?;
             if let Some(other) = addresses.insert(address.clone(), name.clone()) {
                 let message = format!("'{name}' has the address of '{other}', {address}: one listener is one node's");
                 return Err(self.error(Some(at), message));

@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(now, written.replace("192.0.2.1", "192.0.2.9"));
         for (address, said) in [
             ("192.0.2.9:7000", "members.toml:9: 'b' has the address of 'a', 192.0.2.9:7000"),
-            ("0.0.0.0:7000", "members.toml:9: 'b': '0.0.0.0:7000' is where a node listens"),
+            ("0.0.0.0:7000", "members.toml:10: node.b.address: '0.0.0.0:7000' is where a node listens"),
         ] {
             let error = join(&file, "b", &with_key(address, "0b"), IfPresent::Refuse).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");

@@ -126,7 +126,7 @@ fn wrong_passwords_take_neither_threads_nor_memory() {
     let users = format!("users = {{ alice = \"{secret}\" }}\n");
     let listen =
         |name: &str, kind: &str| format!("[listen.{name}]\nkind = \"{kind}\"\naddress = \"127.0.0.1:0\"\n{users}");
-    let text = format!("threads = 2\n[limits]\nhandshake = \"200ms\"\n{}", listen("socks", "socks5"));
+    let text = format!("threads = 2\n[limits]\nhandshake = \"2s\"\n{}", listen("socks", "socks5"));
     let process = Process::start("guesses", &text);
     let (memory, threads) = (of_process(&process, "VmRSS"), of_process(&process, "Threads"));
     for round in 0..3 {

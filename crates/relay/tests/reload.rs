@@ -42,7 +42,9 @@ fn get(stream: &mut TcpStream, server: SocketAddr, login: &str) -> u16 {
 }
 
 fn web(users: &str) -> String {
-    format!("[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\nusers = {{ {users} }}\n")
+    // On a busy machine the guesses before a login take long.
+    let limits = "[limits]\nhandshake = \"1m\"\n";
+    format!("{limits}[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\nusers = {{ {users} }}\n")
 }
 
 fn with_connection(relay: &Relay, server: SocketAddr) -> TcpStream {

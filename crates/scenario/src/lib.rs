@@ -35,11 +35,11 @@ pub use ekiden_link::{Change, Direction, Discipline, Outage, Policer};
 pub use ekiden_queue::{Pull, Queue};
 pub use error::Error;
 pub use link::Link;
-pub use network::{Gateway, GatewayPolicy, Node, NodeKind, ObservedFlow, PaperPolicy, Tcp, Tunnel};
+pub use network::{Gateway, GatewayPolicy, Node, NodeKind, ObservedFlow, PaperPolicy, Program, Tcp, Tunnel};
 pub use profile::Profile;
 pub use route::Hop;
 pub use sweep::{Point, Setting, Sweep};
-pub use traffic::{Amount, Background, Flow, FlowEnd, OnOff, Ping};
+pub use traffic::{Amount, Background, Fetch, Flow, FlowEnd, OnOff, Ping};
 pub use via::Via;
 
 /// A network, and what is sent over it, with every default resolved and every copy of a node made.

@@ -7,7 +7,9 @@ use ekiden_queue::{Pull, Queue};
 use ekiden_units::{Bytes, Fraction, Time};
 use serde::{Serialize, Serializer};
 
-use crate::left_out::{is_default_ecn, is_default_forwards, is_default_profile, is_default_separate};
+use crate::left_out::{
+    is_default_ecn, is_default_forwards, is_default_profile, is_default_program, is_default_separate,
+};
 use crate::profile::Profile;
 
 /// A machine.
@@ -22,6 +24,9 @@ pub struct Node {
     /// For a proxy: whether it forwards packets that are not for it.
     #[serde(skip_serializing_if = "is_default_forwards")]
     pub forwards: bool,
+    /// For a proxy: the program that relays.
+    #[serde(skip_serializing_if = "is_default_program")]
+    pub program: Program,
     /// The settings of its TCP.
     pub tcp: Tcp,
 }
@@ -47,6 +52,18 @@ pub enum NodeKind {
     Router,
     /// Runs an ekiden proxy.
     Proxy,
+}
+
+/// The program that relays at a proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Program {
+    /// `ekiden proxy`.
+    Ekiden,
+    /// Dante's `danted`, for SOCKS5.
+    Dante,
+    /// `squid`, for HTTP and for FTP URLs.
+    Squid,
 }
 
 /// The settings of a node's TCP. The congestion control of a proxy is that of all its legs.

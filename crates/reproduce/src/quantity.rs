@@ -227,6 +227,7 @@ mod tests {
         for text in [
             "goodput",
             "goodput relayed",
+            "goodput_mb relayed",
             "goodput relayed from 10s",
             "goodput bulk from 61s to 241s",
             "rtt_mean bulk last 180s",

@@ -2,8 +2,8 @@
 //!
 //! Those of a link's directions stand in `ekiden-link`, with what a direction is. All are what the lab does without the keys. Omitting them keeps records short.
 
-use crate::Program;
 use crate::profile::Profile;
+use crate::program::Program;
 
 pub(crate) const DEFAULT_PROFILE: Profile = Profile::Linux;
 /// As in Linux, which uses it only if the peer asks for it.

@@ -11,6 +11,7 @@ use crate::left_out::{
     is_default_ecn, is_default_forwards, is_default_profile, is_default_program, is_default_separate,
 };
 use crate::profile::Profile;
+use crate::program::Program;
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -52,18 +53,6 @@ pub enum NodeKind {
     Router,
     /// Runs an ekiden proxy.
     Proxy,
-}
-
-/// The program that relays at a proxy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Program {
-    /// `ekiden proxy`.
-    Ekiden,
-    /// Dante's `danted`, for SOCKS5.
-    Dante,
-    /// `squid`, for HTTP and for FTP URLs.
-    Squid,
 }
 
 /// The settings of a node's TCP. The congestion control of a proxy is that of all its legs.

@@ -63,13 +63,16 @@ fn a_description_is_read_with_all_that_it_names() {
 #[test]
 fn a_picture_may_be_over_the_runs_names() {
     let folder = tempfile::tempdir().unwrap();
-    let text = DESCRIPTION.replace("vary = { delay = [\"10ms\", \"20ms\"] }\n", "").replace("x = \"delay\"", "x = \"runs\"");
+    let text =
+        DESCRIPTION.replace("vary = { delay = [\"10ms\", \"20ms\"] }\n", "").replace("x = \"delay\"", "x = \"runs\"");
     let claims = text.find("[[claims]]").unwrap()..text.find("[[plots]]").unwrap();
     let other = "[[runs]]\nname = \"other\"\nscenario = \"pair.toml\"\nset = { delay = \"30ms\" }\nsimulator = { repeat = 1 }\n\n";
     let mut text = text;
     text.replace_range(claims, other);
     let catalogue = read(folder.path(), &text).unwrap();
-    let PlotKind::Over { values, series, .. } = &catalogue.experiments[0].plots[0].kind else { panic!("{catalogue:?}") };
+    let PlotKind::Over { values, series, .. } = &catalogue.experiments[0].plots[0].kind else {
+        panic!("{catalogue:?}")
+    };
     assert_eq!((&values[..], series.len()), (&["all".to_owned(), "other".to_owned()][..], 1));
 }
 

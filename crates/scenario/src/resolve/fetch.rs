@@ -65,14 +65,18 @@ impl Checker<'_> {
         if let Some(other) = via.iter().find(|proxy| of(proxy) != of(&via[0])) {
             return wrong(&format!("all its proxies run one program; '{other}' runs another one than '{}'", via[0]));
         }
-        match () {
-            () if flow.bytes.is_none() => wrong("needs 'bytes', the size of the file"),
-            () if flow.parallel.as_ref().is_some_and(|parallel| *parallel.get_ref() != 1) => {
-                wrong("is one connection; leave 'parallel' out")
-            }
-            () if via.chosen().is_some() => wrong("names its proxies; 'auto' is for others"),
-            () if fetch == Some(Fetch::Socks) && via.is_empty() => wrong("needs a proxy in 'via' that speaks SOCKS5"),
-            () => Ok(fetch),
+        if flow.bytes.is_none() {
+            return wrong("needs 'bytes', the size of the file");
         }
+        if flow.parallel.as_ref().is_some_and(|parallel| *parallel.get_ref() != 1) {
+            return wrong("is one connection; leave 'parallel' out");
+        }
+        if via.chosen().is_some() {
+            return wrong("names its proxies; 'auto' is for others");
+        }
+        if fetch == Some(Fetch::Socks) && via.is_empty() {
+            return wrong("needs a proxy in 'via' that speaks SOCKS5");
+        }
+        Ok(fetch)
     }
 }

@@ -2,6 +2,9 @@
 
 use ekiden_scenario::{Fetch, Program, Scenario};
 
+/// What of a text is replaced by what.
+type Changes<'a> = &'a [(&'a str, &'a str)];
+
 const CHAIN: &str = r#"
 name = "chain"
 [node.server]
@@ -27,7 +30,7 @@ bytes = "1MB"
 fetch = "http"
 "#;
 
-fn parse(changes: &[(&str, &str)]) -> Result<Scenario, String> {
+fn parse(changes: Changes<'_>) -> Result<Scenario, String> {
     let text = changes.iter().fold(CHAIN.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from}");
         text.replace(from, to)
@@ -51,7 +54,7 @@ fn a_fetched_flow_goes_through_ekiden_or_a_program_that_speaks_its_protocol() {
 fn what_cannot_be_is_refused_with_its_line_and_the_reason() {
     let squid = ("kind = \"proxy\"", "kind = \"proxy\"\nprogram = \"squid\"");
     let one = ("[node.p1]\nkind = \"proxy\"", "[node.p1]\nkind = \"proxy\"\nprogram = \"squid\"");
-    let refused: [(&[(&str, &str)], &str, &str); 9] = [
+    let refused: [(Changes<'_>, &str, &str); 9] = [
         (&[("[node.client]", "[node.client]\nprogram = \"squid\"")], ":9", "which only a proxy has"),
         (&[("[node.p2]", "[node.p2]\nprogram = \"nginx\"")], ":7", "expected one of `ekiden`, `dante`, `squid`"),
         (&[squid, ("fetch = \"http\"\n", "")], ":20", "whose program is squid: that needs fetch = \"http\" or \"ftp\""),

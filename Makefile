@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-far bench-overload bench-classes bench-tunnel bench-gateway bench-sim bench-s0 bench-s1 bench-s2 bench-s4 bench-accuracy bench-measure bench-choice bench-fidelity bench-paths bench-plan bench-warm bench-members soak fuzz release setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-far bench-overload bench-classes bench-tunnel bench-gateway bench-sim bench-s0 bench-s1 bench-s2 bench-s3 bench-s4 bench-accuracy bench-measure bench-choice bench-fidelity bench-paths bench-plan bench-warm bench-members soak fuzz release setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes two to four minutes then.
 demo: release
@@ -92,6 +92,14 @@ bench-choice: release
 # S2's table: parallel streams with and without a gateway, simulated. Continues where it was interrupted.
 bench-s2: release
 	bench/experiments/s2/run
+
+# S3's tables and claims, simulated and on the kernel's TCP, there also with Debian's Dante and squid, which are fetched: one hour. Continues
+# where it was interrupted.
+bench-s3: release
+	bench/load/relay/peers $(or $(CARGO_TARGET_DIR),target)/peers
+	PATH="$$PATH:$(abspath $(or $(CARGO_TARGET_DIR),target))/peers/usr/sbin" \
+	  LD_LIBRARY_PATH=$(abspath $(or $(CARGO_TARGET_DIR),target))/peers/usr/lib/$(shell uname -m)-linux-gnu \
+	  $(BUILT)/ekiden reproduce S3 --out $(or $(CARGO_TARGET_DIR),target)/reproduction
 
 # S4's table and figures on the kernel's TCP and simulated, beside its model: ten minutes. Continues where it was interrupted.
 bench-s4: release

@@ -20,7 +20,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// Beside the directory of the build's profile.
-fn peers() -> PathBuf {
+pub fn peers() -> PathBuf {
     let profile = Path::new(env!("CARGO_BIN_EXE_ekiden")).parent().unwrap_or(Path::new("."));
     profile.parent().unwrap_or(profile).join("peers")
 }

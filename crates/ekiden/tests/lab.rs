@@ -2,6 +2,7 @@
 //!
 //! Accuracy is asserted with room for a busy machine; `make bench` holds the lab to its real tolerances.
 
+mod fetched;
 mod files;
 mod links;
 mod packets;
@@ -43,6 +44,8 @@ const TESTS: &[(&str, Test)] = &[
     ("packets are captured as the documentation says", packets::documented),
     ("what a link sends evenly reaches the next link evenly", evenly),
     ("a flow through proxies arrives whole", through_proxies),
+    ("a file is fetched by SOCKS, HTTP and FTP, directly and through ekiden, Dante and squid", fetched::whole),
+    ("a program that is not there is named before anything runs", fetched::missing),
     ("a flow, background and pings go through a tunnel, each kind on its own connection", through_tunnel::whole),
     ("a gateway finds the slow start that overshoots among the streams of its flow", through_gateway::balanced),
     ("a shell passes standard input and the exit code on", shell),

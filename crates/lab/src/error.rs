@@ -68,10 +68,20 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// A program that a node needs is not on this machine.
+    #[error("node '{node}': there is no '{program}' in PATH or /usr/sbin; Debian's package {package} has it")]
+    NoProgram {
+        /// The node.
+        node: String,
+        /// The program.
+        program: &'static str,
+        /// The package.
+        package: &'static str,
+    },
     /// A proxy or a tunnel did not come up.
     #[error("the {what} on node '{node}' did not start: {reason}")]
     Node {
-        /// `proxy` or `tunnel`.
+        /// `proxy`, `tunnel` or another program.
         what: &'static str,
         /// The node.
         node: String,
@@ -130,6 +140,7 @@ impl Error {
             | Self::OwnCongestion { .. }
             | Self::CongestionParameters { .. }
             | Self::Build { .. }
+            | Self::NoProgram { .. }
             | Self::Program { .. } => ErrorKind::Missing,
             Self::NoSuchNode { .. } => ErrorKind::Usage,
             Self::OnlySimulated { .. } => ErrorKind::Scenario,

@@ -1,6 +1,8 @@
 //! The flows of a scenario as real connections: every byte is made, sent, received and compared.
 
 mod connections;
+mod fetch;
+mod summary;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,15 +16,18 @@ use ekiden_net::clock::{monotonic_ns, sleep_until};
 use ekiden_net::schedule::waited_here;
 use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_record::{Event, Outcome, Sample, Series};
+use ekiden_record::{Event, Sample, Series};
 use ekiden_scenario::{Amount, Flow};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
 
 pub(crate) use self::connections::lock;
 use self::connections::{Connection, Connections};
+pub(crate) use self::fetch::CURL;
+use self::fetch::Fetched;
 use crate::error::building;
 use crate::payload::{Comparison, Payload};
+use crate::ports::{entry_port, flow_port};
 use crate::waits::percent;
 use crate::{Error, Lab};
 
@@ -55,18 +60,11 @@ pub(crate) struct Outcomes {
     pub waited_percent: Option<f64>,
 }
 
-/// The port on which the first proxy takes the flow at `index` of the scenario.
-pub(crate) fn entry_port(index: usize) -> u16 {
-    port(20_001, index)
-}
-
-/// The port on which the receiver of the flow at `index` of the scenario listens.
-pub(crate) fn receiver_port(index: usize) -> u16 {
-    port(30_001, index)
-}
-
-fn port(base: u16, index: usize) -> u16 {
-    base.wrapping_add((index % 10_000) as u16)
+/// What has arrived on a connection.
+struct Arriving {
+    comparison: Comparison,
+    /// Which it is; another one until enough has come to tell.
+    found: Option<(u32, Arc<Connection>)>,
 }
 
 /// A flow that is running.
@@ -77,6 +75,8 @@ struct Running<'a> {
     listener: TcpListener,
     /// Where the sender connects to: the receiver, or the first proxy.
     target: SocketAddr,
+    /// How the receiver gets the data if it opens the connection.
+    fetched: Option<Fetched>,
     /// Time zero of the record, by the monotonic clock.
     origin_ns: u64,
     /// When its connections are reset, by the same clock; `None` if it ends when all has arrived.
@@ -112,7 +112,10 @@ pub(crate) fn run_all(
     thread::scope(|scope| {
         let mut threads = Vec::new();
         for flow in &flows {
-            threads.push(scope.spawn(|| flow.accept_all()));
+            threads.push(match &flow.fetched {
+                Some(fetched) => scope.spawn(|| flow.fetch(lab, fetched)),
+                None => scope.spawn(|| flow.accept_all()),
+            });
             for number in 0..flow.flow.parallel {
                 threads.push(scope.spawn(move || flow.send(lab, number)));
             }
@@ -137,15 +140,16 @@ pub(crate) fn run_all(
 }
 
 impl<'a> Running<'a> {
-    /// Listens at the receiver, before any sender connects.
+    /// Listens at the receiver, or at the sender from which it fetches, before anyone connects.
     fn prepare(lab: &Lab, index: usize, name: &'a str, flow: &'a Flow, origin_ns: u64) -> Result<Self, Error> {
-        let receiver = SocketAddr::from((lab.address(&flow.to)?, receiver_port(index)));
+        let listens = if flow.fetch.is_some() { &flow.from } else { &flow.to };
+        let address = SocketAddr::from((lab.address(listens)?, flow_port(index)));
         let target = match flow.via.first() {
             Some(first) => SocketAddr::from((lab.address(first)?, entry_port(index))),
-            None => receiver,
+            None => address,
         };
-        let listener = lab.namespace(&flow.to)?.run(|| socket::listen_plainly(receiver));
-        let listener = listener.map_err(building(format!("listen for flow '{name}' on {receiver}")))?;
+        let listener = lab.namespace(listens)?.run(|| socket::listen_plainly(address));
+        let listener = listener.map_err(building(format!("listen for flow '{name}' on {address}")))?;
         listener.set_nonblocking(true).map_err(building(format!("listen for flow '{name}'")))?;
         Ok(Self {
             name,
@@ -153,6 +157,7 @@ impl<'a> Running<'a> {
             seed: lab.scenario.seed,
             listener,
             target,
+            fetched: Fetched::prepare(lab, index, flow)?,
             origin_ns,
             cut_ns: flow.cut_at().map(|at| origin_ns.saturating_add(at.0)),
             connections: Mutex::new(Connections::new(flow.parallel)),
@@ -170,7 +175,10 @@ impl<'a> Running<'a> {
     /// The sending side of a connection, and of those that follow it with more files, until the receiver has closed the last.
     fn send(&self, lab: &Lab, number: u32) {
         sleep_until(self.origin_ns.saturating_add(self.flow.opens_at(number).0));
-        self.send_over(number, |connection| self.connect(lab, connection));
+        match &self.fetched {
+            Some(fetched) => self.send_over(number, |connection| self.served(fetched, connection)),
+            None => self.send_over(number, |connection| self.connect(lab, connection)),
+        }
     }
 
     fn send_over(&self, mut number: u32, connect: impl Fn(&Connection) -> io::Result<Option<TcpStream>>) {
@@ -241,6 +249,9 @@ impl<'a> Running<'a> {
             return Ok(reset_when_closed(&socket)?);
         }
         socket.shutdown(Shutdown::Write)?;
+        if let Some(fetched) = &self.fetched {
+            fetched.sent()?;
+        }
         loop {
             let patience = self.patience();
             socket.set_read_timeout(Some(patience))?;
@@ -304,9 +315,7 @@ impl<'a> Running<'a> {
         // The listener is non-blocking; the accepted socket must block.
         let _ = socket.set_nonblocking(false);
         let numbers: Vec<u32> = lock(&self.connections).open.keys().copied().collect();
-        let mut comparison = Comparison::new(self.seed, self.name, numbers);
-        // Which it is; another one until enough has come to tell.
-        let mut found: Option<(u32, Arc<Connection>)> = None;
+        let mut arriving = Arriving { comparison: Comparison::new(self.seed, self.name, numbers), found: None };
         let mut buffer = vec![0; 4 * PIECE];
         loop {
             let patience = self.patience();
@@ -318,13 +327,13 @@ impl<'a> Running<'a> {
             }
             let count = match read {
                 Err(error) if is_early(&error, patience) => continue,
-                Ok(0) if self.flow.file.is_some_and(|file| file.0 == comparison.received_bytes()) => return,
+                Ok(0) if self.flow.file.is_some_and(|file| file.0 == arriving.comparison.received_bytes()) => return,
                 // Nobody knows whether it was to carry anything. What does not arrive is found at its sender.
-                Ok(0) | Err(_) if comparison.received_bytes() == 0 => return,
+                Ok(0) | Err(_) if arriving.comparison.received_bytes() == 0 => return,
                 // Before a flow that is cut is over, only a file may end.
                 Ok(0) if self.cut_ns.is_some() => {
-                    let connection = comparison.connection().unwrap_or_default();
-                    lock(&self.differs).get_or_insert((connection, comparison.received_bytes()));
+                    let connection = arriving.comparison.connection().unwrap_or_default();
+                    lock(&self.differs).get_or_insert((connection, arriving.comparison.received_bytes()));
                     return;
                 }
                 Ok(0) => return,
@@ -334,21 +343,29 @@ impl<'a> Running<'a> {
                     return;
                 }
             };
-            self.last_arrival_ns.fetch_max(monotonic_ns(), Ordering::Relaxed);
-            let connection = comparison.connection().unwrap_or_default();
-            if let Err(at_bytes) = comparison.take(&buffer[..count]) {
-                lock(&self.differs).get_or_insert((connection, at_bytes));
+            if !self.take(&mut arriving, &buffer[..count]) {
                 return;
             }
-            let connection = comparison.connection().unwrap_or_default();
-            if found.as_ref().is_none_or(|(number, _)| *number != connection) {
-                found = lock(&self.connections).open.get(&connection).map(|it| (connection, Arc::clone(it)));
-            }
-            if let Some((_, found)) = &found {
-                found.received_bytes.store(comparison.received_bytes(), Ordering::Relaxed);
-            }
-            self.received_bytes.fetch_add(count as u64, Ordering::Relaxed);
         }
+    }
+
+    /// Compares and counts what has arrived. Whether it was right.
+    fn take(&self, Arriving { comparison, found }: &mut Arriving, data: &[u8]) -> bool {
+        self.last_arrival_ns.fetch_max(monotonic_ns(), Ordering::Relaxed);
+        let connection = comparison.connection().unwrap_or_default();
+        if let Err(at_bytes) = comparison.take(data) {
+            lock(&self.differs).get_or_insert((connection, at_bytes));
+            return false;
+        }
+        let connection = comparison.connection().unwrap_or_default();
+        if found.as_ref().is_none_or(|(number, _)| *number != connection) {
+            *found = lock(&self.connections).open.get(&connection).map(|it| (connection, Arc::clone(it)));
+        }
+        if let Some((_, found)) = found {
+            found.received_bytes.store(comparison.received_bytes(), Ordering::Relaxed);
+        }
+        self.received_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+        true
     }
 
     /// Looks at all senders, and gives their states to `series`, if there is one.
@@ -387,82 +404,6 @@ impl<'a> Running<'a> {
     fn moving(&self) -> Duration {
         let last_ns = self.last_arrival_ns.load(Ordering::Relaxed);
         Duration::from_nanos(last_ns.saturating_sub(self.began_ns.load(Ordering::Relaxed)))
-    }
-
-    fn summary(&self) -> ekiden_record::Flow {
-        let connections = lock(&self.connections);
-        let outcome = self.outcome(&connections);
-        let duration = match (&outcome, self.cut_ns) {
-            (Outcome::Complete, Some(cut_ns)) => {
-                Duration::from_nanos(cut_ns.saturating_sub(self.began_ns.load(Ordering::Relaxed)))
-            }
-            _ => self.moving(),
-        };
-        let duration_us = duration.as_micros() as u64;
-        let received_bytes = self.received_bytes.load(Ordering::Relaxed);
-        ekiden_record::Flow {
-            name: self.name.into(),
-            from: self.flow.from.clone(),
-            to: self.flow.to.clone(),
-            via: self.flow.via.words(),
-            outcome,
-            received_bytes,
-            duration_us,
-            goodput_bit_s: received_bytes.saturating_mul(8_000_000).checked_div(duration_us).unwrap_or_default(),
-            retransmits: connections.retransmits(),
-            rtt_min_us: connections.rtt_min_us(),
-            rtt_max_us: Some(u64::from(self.rtt_max_us.load(Ordering::Relaxed))).filter(|us| *us > 0),
-        }
-    }
-
-    fn outcome(&self, connections: &Connections) -> Outcome {
-        if let Some((connection, at_bytes)) = *lock(&self.differs) {
-            return Outcome::Differs { connection, at_bytes };
-        }
-        let failure = |connection: &Arc<Connection>| connection.sender().failure.clone();
-        if let Some(reason) = connections.open.values().find_map(failure) {
-            return Outcome::Failed { reason };
-        }
-        if self.given_up.load(Ordering::Relaxed) {
-            return Outcome::Failed { reason: "the connection broke at the receiver".into() };
-        }
-        if self.cut_ns.is_some() {
-            return match connections.was_any_connected() {
-                true => Outcome::Complete,
-                false => {
-                    Outcome::Failed { reason: "no connection was established before the flow's time was over".into() }
-                }
-            };
-        }
-        // A truncated stream with a clean end: nothing else would detect it.
-        let is_short = |connection: &Connection| connection.received() != connection.sender().sent_bytes;
-        match connections.open.iter().find(|(_, connection)| is_short(connection)) {
-            Some((number, short)) => Outcome::Differs { connection: *number, at_bytes: short.received() },
-            None => Outcome::Complete,
-        }
-    }
-
-    fn events(&self) -> Vec<Event> {
-        let mut events = Vec::new();
-        for (number, connection) in &lock(&self.connections).open {
-            let sender = connection.sender();
-            let mut add = |at_ns: Option<u64>, kind: &str, detail: &str| {
-                let Some(at_ns) = at_ns else { return };
-                events.push(Event {
-                    at_us: at_ns.saturating_sub(self.origin_ns) / 1_000,
-                    flow: Some(self.name.into()),
-                    connection: Some(*number),
-                    kind: kind.into(),
-                    detail: detail.into(),
-                });
-            };
-            add(sender.connected_ns, "connected", "");
-            match &sender.failure {
-                Some(reason) => add(sender.finished_ns, "failed", reason),
-                None => add(sender.finished_ns, "finished", &format!("{} bytes sent", sender.sent_bytes)),
-            }
-        }
-        events
     }
 }
 

@@ -8,8 +8,8 @@ use ekiden_scenario::{Flow, Gateway, GatewayPolicy, ObservedFlow, Scenario};
 use serde::Deserialize;
 
 use crate::error::building;
-use crate::flow::receiver_port;
 use crate::network::device_name;
+use crate::ports::flow_port;
 use crate::programs::NodeFile;
 use crate::{Error, Lab};
 
@@ -41,12 +41,12 @@ pub(crate) fn watched<'a>(scenario: &'a Scenario, gateway: &'a Gateway) -> Resul
             pairs.push((from, to));
         }
         ports = ports.filter(|_| flow.via.is_empty());
-        ports.iter_mut().for_each(|ports| ports.push(receiver_port(index)));
+        ports.iter_mut().for_each(|ports| ports.push(flow_port(index)));
     }
     let Some(link) = found else { return Err("put it on a node that the flows pass") };
     let ports = ports.and_then(|ports| Some(*ports.iter().min()?..=*ports.iter().max()?));
     let is_foreign = |(index, (name, flow)): (usize, (&String, &Flow))| {
-        let is_inside = ports.as_ref().is_none_or(|ports| ports.contains(&receiver_port(index)));
+        let is_inside = ports.as_ref().is_none_or(|ports| ports.contains(&flow_port(index)));
         !gateway.flows.contains(name) && is_inside && stretches(flow).any(|stretch| pairs.contains(&stretch))
     };
     if scenario.flows.iter().enumerate().any(is_foreign) {
@@ -88,7 +88,7 @@ impl Lab {
             for told in status.events.into_iter().filter(|told| told.at_us >= origin_us) {
                 let port = told.receiver.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
                 let mut flows = self.scenario.flows.keys().enumerate();
-                let flow = flows.find(|(index, _)| Some(receiver_port(*index)) == port).map(|(_, flow)| flow.clone());
+                let flow = flows.find(|(index, _)| Some(flow_port(*index)) == port).map(|(_, flow)| flow.clone());
                 let (at_us, kind) = (told.at_us - origin_us, told.kind);
                 let detail = format!("gateway {name}: {} to {}", told.sender, told.receiver);
                 events.push(Event { at_us, flow, connection: None, kind, detail });

@@ -13,10 +13,20 @@ use crate::error::building;
 use crate::{Error, Lab, sandbox};
 
 /// How long a program may take until it is ready.
-const START_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(30);
 /// The line of a configuration that names the lab's key. Connections between nodes are plain: the lab compares ways over a
 /// distance, none of them with encryption.
 pub(crate) const PLAIN_KEY: &str = "plain_key_file = \"key\"\n";
+
+/// Where programs are that a search path need not have.
+const PLACES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// Where a program is, by `PATH` and where servers are installed; `None` if it is nowhere there.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).chain(PLACES.iter().map(PathBuf::from));
+    places.map(|place| place.join(program)).find(|file| file.is_file())
+}
 
 /// A configuration, and the node where a program with it is to run.
 pub(crate) struct NodeFile {
@@ -27,15 +37,16 @@ pub(crate) struct NodeFile {
 }
 
 impl Lab {
-    /// Starts `ekiden proxy` and `ekiden tunnel` where the scenario has proxies and tunnels, and waits until they work. They
-    /// end with the lab.
+    /// Starts `ekiden proxy`, or another program, and `ekiden tunnel` where the scenario has proxies and tunnels, and waits until they
+    /// work. They end with the lab.
     ///
     /// # Errors
-    /// [`Error::Node`] with what the program said; [`Error::Build`] if a configuration cannot be written.
+    /// [`Error::NoProgram`] if one is missing here; [`Error::Node`] with what the program said; [`Error::Build`] if a configuration cannot be written.
     pub fn start_nodes(&mut self) -> Result<(), Error> {
         self.start_tunnels()?;
         self.start_gateways()?;
-        self.start_proxies()
+        self.start_proxies()?;
+        self.start_peers()
     }
 
     /// A directory for configurations, with the lab's key. It is removed with the lab.

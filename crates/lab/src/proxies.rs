@@ -5,18 +5,12 @@ use std::path::Path;
 use std::{fs, io};
 
 use ekiden_keys::Identity;
-use ekiden_scenario::{Node, NodeKind};
+use ekiden_scenario::{Flow, Node, NodeKind, Program};
 
 use crate::error::building;
+use crate::ports::{HTTP_PORT, LEG_PORT, SOCKS_PORT, data_port, entry_port, flow_port};
 use crate::programs::{NodeFile, PLAIN_KEY};
-use crate::{Error, Lab, flow};
-
-/// Where a proxy's SOCKS5 listener is.
-pub const SOCKS_PORT: u16 = 1080;
-/// Where a proxy's HTTP listener is.
-pub const HTTP_PORT: u16 = 3128;
-/// Where a proxy takes legs from other proxies.
-pub const LEG_PORT: u16 = 7000;
+use crate::{Error, Lab};
 
 /// The file of the nodes of the overlay, beside their configurations.
 const MEMBERS: &str = "members.toml";
@@ -27,7 +21,8 @@ impl Lab {
     /// [`LEG_PORT`]; and for every flow `via` the node first, on a port of its own.
     pub(crate) fn start_proxies(&mut self) -> Result<(), Error> {
         let scenario = self.scenario.clone();
-        let proxies = scenario.nodes.iter().filter(|(_, node)| node.kind == NodeKind::Proxy);
+        let is_own = |node: &Node| node.kind == NodeKind::Proxy && node.program == Program::Ekiden;
+        let proxies = scenario.nodes.iter().filter(|(_, node)| is_own(node));
         let mut files = Vec::new();
         for (name, node) in proxies {
             files.push(NodeFile { node: name.clone(), label: name.clone(), text: self.proxy_config(name, node)? });
@@ -76,8 +71,12 @@ impl Lab {
         listen("leg", "leg", LEG_PORT, security);
         let mut routes = String::new();
         for (index, flow) in self.scenario.flows.values().enumerate() {
+            if flow.fetch.is_some() {
+                routes += &self.route_back(name, index, flow)?;
+                continue;
+            }
             let Some((_, rest)) = flow.via.split_first().filter(|(first, _)| *first == name) else { continue };
-            let to = format!("{}:{}", self.address(&flow.to)?, flow::receiver_port(index));
+            let to = format!("{}:{}", self.address(&flow.to)?, flow_port(index));
             let way = match flow.via.chosen() {
                 // A listener without `via` goes by the routes.
                 Some((_, exit)) => {
@@ -87,7 +86,7 @@ impl Lab {
                 None => format!("via = {rest:?}\n"),
             };
             let more = format!("to = \"{to}\"\n{way}open = true\n");
-            listen(&format!("flow{index}"), "forward", flow::entry_port(index), &more);
+            listen(&format!("flow{index}"), "forward", entry_port(index), &more);
         }
         match is_member {
             true => {
@@ -108,6 +107,17 @@ impl Lab {
             let _ = write!(text, "\n[[route]]\nto = [\"*\"]\nvia = {:?}\n", node.next);
         }
         Ok(text)
+    }
+
+    /// The route of a proxy to which the receiver of a fetched flow connects, over the other proxies to the sender.
+    fn route_back(&self, name: &str, index: usize, flow: &Flow) -> Result<String, Error> {
+        let others: Vec<&String> = match flow.via.split_last() {
+            Some((last, others)) if last == name && !others.is_empty() => others.iter().rev().collect(),
+            _ => return Ok(String::new()),
+        };
+        let sender = self.address(&flow.from)?;
+        let to = [flow_port(index), data_port(index)].map(|port| format!("{sender}:{port}"));
+        Ok(format!("\n[[route]]\nto = {to:?}\nvia = {others:?}\n"))
     }
 }
 

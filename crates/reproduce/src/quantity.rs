@@ -9,7 +9,7 @@ use ekiden_scenario::Scenario;
 use ekiden_units::Time;
 
 /// What is said if a quantity is not understood.
-const KNOWN: &str = "goodput, duration, transfer, retransmits, rtt_min, rtt_max, rtt_mean, ssthresh_min or collapsed, each perhaps with a flow; \
+const KNOWN: &str = "goodput, goodput_mb, duration, transfer, retransmits, rtt_min, rtt_max, rtt_mean, ssthresh_min or collapsed, each perhaps with a flow; \
                      queue_drops or queue_max with a link; ping_p50 or ping_p99 with a ping; tunnel_drops, tunnel_queue, tunnel_timeouts \
                      or tunnel_retransmits with a tunnel";
 
@@ -26,6 +26,7 @@ pub struct Quantity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Goodput,
+    Megabytes,
     Duration,
     Transfer,
     Retransmits,
@@ -64,8 +65,9 @@ struct Window {
 
 impl Kind {
     /// Every kind with its word.
-    const ALL: [(&'static str, Self); 17] = [
+    const ALL: [(&'static str, Self); 18] = [
         ("goodput", Self::Goodput),
+        ("goodput_mb", Self::Megabytes),
         ("duration", Self::Duration),
         ("transfer", Self::Transfer),
         ("retransmits", Self::Retransmits),
@@ -109,6 +111,7 @@ impl Kind {
     fn unit(self) -> &'static str {
         match self {
             Self::Goodput => "Mbit/s",
+            Self::Megabytes => "MB/s",
             Self::Duration | Self::Transfer => "s",
             Self::RttMin | Self::RttMax | Self::RttMean | Self::PingMedian | Self::PingHigh => "ms",
             Self::SsthreshMin => "segments",
@@ -224,6 +227,7 @@ mod tests {
         for text in [
             "goodput",
             "goodput relayed",
+            "goodput_mb relayed",
             "goodput relayed from 10s",
             "goodput bulk from 61s to 241s",
             "rtt_mean bulk last 180s",

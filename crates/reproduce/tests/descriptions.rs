@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ekiden_reproduce::{Catalogue, Effort, Engine, Files};
+use ekiden_reproduce::{Catalogue, Effort, Engine, Files, PlotKind};
 
 const SCENARIO: &str = "name = \"pair\"\n[node.a]\n[node.b]\n[link.line]\nends = [\"a\", \"b\"]\nrate = \"10Mbit/s\"\ndelay = \"10ms\"\n\
                         [flow.f]\nfrom = \"a\"\nto = \"b\"\nduration = \"3s\"\n";
@@ -58,6 +58,22 @@ fn a_description_is_read_with_all_that_it_names() {
     }
     let none = catalogue.select(&["T1-dealy"]).unwrap_err();
     assert!(none.contains("there is no experiment 'T1-dealy'; did you mean `T1-delay`?"), "{none}");
+}
+
+#[test]
+fn a_picture_may_be_over_the_runs_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let text =
+        DESCRIPTION.replace("vary = { delay = [\"10ms\", \"20ms\"] }\n", "").replace("x = \"delay\"", "x = \"runs\"");
+    let claims = text.find("[[claims]]").unwrap()..text.find("[[plots]]").unwrap();
+    let other = "[[runs]]\nname = \"other\"\nscenario = \"pair.toml\"\nset = { delay = \"30ms\" }\nsimulator = { repeat = 1 }\n\n";
+    let mut text = text;
+    text.replace_range(claims, other);
+    let catalogue = read(folder.path(), &text).unwrap();
+    let PlotKind::Over { values, series, .. } = &catalogue.experiments[0].plots[0].kind else {
+        panic!("{catalogue:?}")
+    };
+    assert_eq!((&values[..], series.len()), (&["all".to_owned(), "other".to_owned()][..], 1));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Those of a link's directions stand in `ekiden-link`, with what a direction is. All are what the lab does without the keys. Omitting them keeps records short.
 
 use crate::profile::Profile;
+use crate::program::Program;
 
 pub(crate) const DEFAULT_PROFILE: Profile = Profile::Linux;
 /// As in Linux, which uses it only if the peer asks for it.
@@ -10,6 +11,8 @@ pub(crate) const DEFAULT_ECN: bool = false;
 pub(crate) const DEFAULT_SEPARATE: bool = false;
 /// Of proxies.
 pub(crate) const DEFAULT_FORWARDS: bool = true;
+/// Of proxies.
+pub(crate) const DEFAULT_PROGRAM: Program = Program::Ekiden;
 
 pub(crate) fn is_default_profile(profile: &Profile) -> bool {
     *profile == DEFAULT_PROFILE
@@ -25,4 +28,8 @@ pub(crate) fn is_default_separate(separate: &bool) -> bool {
 
 pub(crate) fn is_default_forwards(forwards: &bool) -> bool {
     *forwards == DEFAULT_FORWARDS
+}
+
+pub(crate) fn is_default_program(program: &Program) -> bool {
+    *program == DEFAULT_PROGRAM
 }

@@ -14,6 +14,7 @@ mod link;
 mod linux;
 mod network;
 mod profile;
+mod program;
 mod raw;
 mod resolve;
 mod route;
@@ -37,9 +38,10 @@ pub use error::Error;
 pub use link::Link;
 pub use network::{Gateway, GatewayPolicy, Node, NodeKind, ObservedFlow, PaperPolicy, Tcp, Tunnel};
 pub use profile::Profile;
+pub use program::Program;
 pub use route::Hop;
 pub use sweep::{Point, Setting, Sweep};
-pub use traffic::{Amount, Background, Flow, FlowEnd, OnOff, Ping};
+pub use traffic::{Amount, Background, Fetch, Flow, FlowEnd, OnOff, Ping};
 pub use via::Via;
 
 /// A network, and what is sent over it, with every default resolved and every copy of a node made.

@@ -7,8 +7,11 @@ use ekiden_queue::{Pull, Queue};
 use ekiden_units::{Bytes, Fraction, Time};
 use serde::{Serialize, Serializer};
 
-use crate::left_out::{is_default_ecn, is_default_forwards, is_default_profile, is_default_separate};
+use crate::left_out::{
+    is_default_ecn, is_default_forwards, is_default_profile, is_default_program, is_default_separate,
+};
 use crate::profile::Profile;
+use crate::program::Program;
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -22,6 +25,9 @@ pub struct Node {
     /// For a proxy: whether it forwards packets that are not for it.
     #[serde(skip_serializing_if = "is_default_forwards")]
     pub forwards: bool,
+    /// For a proxy: the program that relays.
+    #[serde(skip_serializing_if = "is_default_program")]
+    pub program: Program,
     /// The settings of its TCP.
     pub tcp: Tcp,
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use serde_spanned::Spanned;
 
-use crate::{Discipline, FlowEnd, GatewayPolicy, NodeKind, ObservedFlow, Profile, Queue};
+use crate::{Discipline, Fetch, FlowEnd, GatewayPolicy, NodeKind, ObservedFlow, Profile, Program, Queue};
 
 pub(crate) type Named<T> = IndexMap<Spanned<String>, T>;
 
@@ -87,6 +87,7 @@ pub(crate) struct RawNode {
     #[serde(default)]
     pub next: Vec<Spanned<String>>,
     pub forwards: Option<Spanned<bool>>,
+    pub program: Option<Spanned<Program>>,
     #[serde(default)]
     pub tcp: RawTcp,
 }
@@ -194,6 +195,7 @@ pub(crate) struct RawFlow {
     pub start: Option<Spanned<Time>>,
     #[serde(default)]
     pub via: Vec<Spanned<String>>,
+    pub fetch: Option<Spanned<Fetch>>,
     pub parallel: Option<Spanned<u32>>,
 }
 

@@ -6,6 +6,7 @@ mod background;
 mod checker;
 mod congestion;
 mod copies;
+mod fetch;
 mod gateway;
 mod link;
 mod ping;
@@ -20,7 +21,7 @@ use ekiden_units::{BitRate, Bytes, Time, is_control_name};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
-use crate::left_out::{DEFAULT_ECN, DEFAULT_FORWARDS, DEFAULT_PROFILE};
+use crate::left_out::{DEFAULT_ECN, DEFAULT_FORWARDS, DEFAULT_PROFILE, DEFAULT_PROGRAM};
 use crate::raw::{Named, RATES, RawFlow, RawNode, RawRate, RawScenario, RawTcp};
 use crate::via::AUTO;
 use crate::{Amount, Error, Flow, FlowEnd, Node, NodeKind, Queue, Scenario, Tcp};
@@ -114,9 +115,14 @@ impl Checker<'_> {
                 let reason = format!("the 'next' of '{}' leads to itself; leave it out there", name.get_ref());
                 return Err(self.wrong(own.span(), reason));
             }
+            self.program(name, kind, node)?;
             let next = node.next.iter().map(|proxy| proxy.get_ref().clone()).collect();
             let forwards = node.forwards.as_ref().map_or(DEFAULT_FORWARDS, |forwards| *forwards.get_ref());
-            nodes.insert(name.get_ref().clone(), Node { kind, next, forwards, tcp: self.tcp(&node.tcp, base)? });
+            let program = node.program.as_ref().map_or(DEFAULT_PROGRAM, |program| *program.get_ref());
+            nodes.insert(
+                name.get_ref().clone(),
+                Node { kind, next, forwards, program, tcp: self.tcp(&node.tcp, base)? },
+            );
         }
         Ok(nodes)
     }
@@ -234,6 +240,7 @@ impl Checker<'_> {
                     format!("flow '{}' has a 'file', and so needs a 'duration' with end = \"cut\"", name.get_ref());
                 return Err(self.wrong(file.span(), reason));
             }
+            let fetch = self.fetch(name, flow, &via, nodes)?;
             flows.insert(
                 name.get_ref().clone(),
                 Flow {
@@ -244,6 +251,7 @@ impl Checker<'_> {
                     end,
                     start: self.within("start", &flow.start, DEFAULT_START, &STARTS)?,
                     via,
+                    fetch,
                     parallel: self.within("parallel", &flow.parallel, DEFAULT_PARALLEL, &PARALLEL)?,
                 },
             );

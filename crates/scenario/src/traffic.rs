@@ -31,8 +31,23 @@ pub struct Flow {
     pub start: Time,
     /// The proxies it goes through.
     pub via: Via,
+    /// How the receiver fetches the data, if it opens the connection; `None`: the sender opens it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fetch: Option<Fetch>,
     /// How many connections send at once, opened by [`Flow::opens_at`]. Each sends `amount`.
     pub parallel: u32,
+}
+
+/// The protocol by which a receiver fetches a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fetch {
+    /// HTTP, of an HTTP proxy or of the sender.
+    Http,
+    /// The same for an FTP URL: an HTTP proxy speaks FTP to the sender.
+    Ftp,
+    /// HTTP through SOCKS5.
+    Socks,
 }
 
 /// How much each connection of a flow sends.

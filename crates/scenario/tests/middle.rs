@@ -271,7 +271,7 @@ fn every_sort_of_new_key_can_be_set() {
     let on_off = set(CHAIN, &["background.udp.on+background.udp.off=1ms"]).unwrap().background["udp"].on_off;
     assert_eq!(on_off, Some(OnOff { on: Time::ms(1), off: Time::ms(1) }));
     let copies = set(EVERYTHING, &["node.a.copies=5"]).unwrap();
-    assert_eq!((copies.nodes.len(), copies.links.len(), copies.flows.len()), (10, 9, 11));
+    assert_eq!((copies.nodes.len(), copies.links.len(), copies.flows.len()), (11, 10, 16));
     let bytes = set(EVERYTHING, &["flow.files.bytes=1MB"]).unwrap();
     assert_eq!((bytes.flows["files"].file, bytes.flows["files"].end), (None, None), "they give way");
 }

@@ -11,4 +11,10 @@ pub enum Error {
         /// What it asks for.
         name: String,
     },
+    /// Only programs do this, and the simulator has none.
+    #[error("{key}: only `ekiden lab` can do this; for the simulator, leave it out")]
+    OnlyLab {
+        /// What asks for it.
+        key: String,
+    },
 }

@@ -38,7 +38,7 @@ mod stack;
 mod tunnel;
 
 use ekiden_record::{Record, Series};
-use ekiden_scenario::Scenario;
+use ekiden_scenario::{Program, Scenario};
 
 use simulation::Simulation;
 
@@ -92,5 +92,12 @@ fn run(
 /// # Errors
 /// For the first thing that it lacks.
 pub fn check_supported(scenario: &Scenario) -> Result<(), Error> {
-    stack::check_supported(scenario)
+    stack::check_supported(scenario)?;
+    let program = scenario.nodes.iter().find(|(_, node)| node.program != Program::Ekiden);
+    let fetched = || scenario.flows.iter().find(|(_, flow)| flow.fetch.is_some());
+    let key = program.map(|(name, _)| format!("node.{name}.program"));
+    match key.or_else(|| fetched().map(|(name, _)| format!("flow.{name}.fetch"))) {
+        Some(key) => Err(Error::OnlyLab { key }),
+        None => Ok(()),
+    }
 }

@@ -14,6 +14,7 @@ mod links;
 mod overlay;
 mod phases;
 mod profiles;
+mod programs;
 mod queues;
 mod series;
 mod tunnel;

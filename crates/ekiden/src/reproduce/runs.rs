@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use ekiden_files::{TargetError, check_directory, make_directories, write};
+use ekiden_lab::check_programs;
 use ekiden_record::SAMPLES_MOST;
 use ekiden_reproduce::{Catalogue, Engine, RunSet, Selected, expected};
 use ekiden_scenario::Scenario;
@@ -63,10 +64,14 @@ pub fn missing(
     let mut done = Done::default();
     let mut tasks: Vec<(Engine, Vec<Task>)> = Vec::new();
     for engine in asked {
-        let found = prepare(args, catalogue, selected, engine)?;
+        let mut found = prepare(args, catalogue, selected, engine)?;
         if found.is_empty() {
             done.notes.push(format!("The descriptions have no runs for the {engine}."));
             continue;
+        }
+        if engine == Engine::Kernel {
+            let notes = found.iter_mut().filter_map(without_program);
+            done.notes.extend(notes.inspect(|note| out::note(format_args!("ekiden: {note}"))));
         }
         let is_idle = found.iter().all(|task| task.missing.is_empty());
         if engine == Engine::Kernel
@@ -113,6 +118,22 @@ fn prepare(args: &Args, catalogue: &Catalogue, selected: &Selected, engine: Engi
         tasks.push(Task { name, folder, scenario: set.scenario.clone(), plan, missing });
     }
     Ok(tasks)
+}
+
+/// Takes out the runs that need a program which is not on this machine, and says so.
+fn without_program(task: &mut Task) -> Option<String> {
+    let Task { name, plan, missing, .. } = task;
+    let runs = missing.len();
+    let mut reason = None;
+    missing.retain(|at| match check_programs(&plan.scenarios[plan.runs[*at].point]) {
+        Ok(()) => true,
+        Err(error) => {
+            reason.get_or_insert(error);
+            false
+        }
+    });
+    let left_out = runs - missing.len();
+    reason.map(|reason| format!("{left_out} runs of {name} are left out: {reason}."))
 }
 
 fn check_supported(engine: Engine, set: &RunSet, plan: &Plan) -> anyhow::Result<()> {

@@ -1,3 +1,4 @@
+use ekiden_record::Outcome;
 use ekiden_scenario::Scenario;
 
 use super::*;
@@ -27,6 +28,7 @@ fn outcome_of(amount: &str, cut: Option<Duration>, pass: impl FnOnce(TcpStream, 
         seed: 1,
         listener,
         target: entry.local_addr().unwrap(),
+        fetched: None,
         origin_ns,
         cut_ns: cut.map(|cut| origin_ns + cut.as_nanos() as u64),
         connections: Mutex::new(Connections::new(1)),

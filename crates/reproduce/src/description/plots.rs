@@ -7,7 +7,7 @@ use super::raw::{RawPlot, RawPlotKind, Text};
 use super::selector::{PointId, Selector};
 use crate::quantity::Quantity;
 
-/// The key of a series that is not a scenario's: the runs' name.
+/// The key that is not a scenario's: the runs' name.
 const RUNS: &str = "runs";
 
 /// A picture.
@@ -107,7 +107,7 @@ fn over_key(raw: &RawPlot, seen: &Seen<'_>, is_bars: bool, error: &Refuse<'_>) -
         let value = |key: &str| if key == RUNS { Some(&runs.name) } else { point.get(key) };
         let named = |key: &Text| value(key.get_ref()).map(|value| format!("{}={value}", key.get_ref()));
         let keys: Option<Vec<String>> = raw.series.iter().map(named).collect();
-        let (Some(value), Some(keys), true) = (point.get(x.get_ref()), keys, is_named) else { continue };
+        let (Some(value), Some(keys), true) = (value(x.get_ref()), keys, is_named) else { continue };
         of.check(&runs.base).map_err(|reason| error(&raw.of, format!("of: {reason}")))?;
         let place = values.iter().position(|known| known == value).unwrap_or_else(|| {
             values.push(value.clone());

@@ -40,6 +40,7 @@ impl Quantity {
                 sum(flows().map(|flow| flow.goodput_bit_s as f64 / 1e6))
             }
             Kind::Goodput => self.goodput_within(scenario, samples),
+            Kind::Megabytes => sum(flows().map(|flow| flow.goodput_bit_s as f64 / 8e6)),
             Kind::Duration => greatest(flows().map(|flow| flow.duration_us as f64 / 1e6)),
             Kind::Transfer => transfer(flows()),
             Kind::Retransmits => sum(flows().map(|flow| flow.retransmits as f64)),

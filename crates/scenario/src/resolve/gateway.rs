@@ -47,6 +47,12 @@ impl Checker<'_> {
                         flow_name.get_ref()
                     ));
                 }
+                if flow.fetch.is_some() {
+                    return refuse(format!(
+                        "the receiver fetches flow '{}', so its connections are not known before; a gateway's group has no such flow",
+                        flow_name.get_ref()
+                    ));
+                }
                 if flow.via.chosen().is_some() {
                     return refuse(format!(
                         "the nodes choose the path of flow '{}', so its connections are not known before; a gateway's group has no such flow",

@@ -8,7 +8,7 @@ use ekiden_units::Time;
 use super::Seen;
 use super::raw::{RawPlot, RawPlotKind, Text};
 use super::selector::{PointId, Selector};
-use crate::plot::number;
+use crate::axis::number;
 use crate::quantity::Quantity;
 
 /// The key of a series that is not a scenario's: the runs' name.

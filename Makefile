@@ -89,9 +89,10 @@ bench-s1: release
 bench-choice: release
 	bench/experiments/choice/run
 
-# S2's table: parallel streams with and without a gateway, simulated. Continues where it was interrupted.
+# S2's table and figures: parallel streams with and without a gateway, in the simulator and the lab: an hour and a half. Continues where it
+# was interrupted. `ekiden reproduce S2 --quick` for less.
 bench-s2: release
-	bench/experiments/s2/run
+	$(BUILT)/ekiden reproduce S2 --out $(or $(CARGO_TARGET_DIR),target)/reproduction
 
 # S3's tables and claims, simulated and on the kernel's TCP, there also with Debian's Dante and squid, which are fetched: one hour. Continues
 # where it was interrupted.
@@ -101,9 +102,9 @@ bench-s3: release
 	  LD_LIBRARY_PATH=$(abspath $(or $(CARGO_TARGET_DIR),target))/peers/usr/lib/$(shell uname -m)-linux-gnu \
 	  $(BUILT)/ekiden reproduce S3 --out $(or $(CARGO_TARGET_DIR),target)/reproduction
 
-# S4's table and figures on the kernel's TCP and simulated, beside its model: ten minutes. Continues where it was interrupted.
+# S4's figures and table: window, delay and line, in the simulator and the lab: two hours. Continues where it was interrupted.
 bench-s4: release
-	bench/experiments/measure/s4
+	$(BUILT)/ekiden reproduce S4 --out $(or $(CARGO_TARGET_DIR),target)/reproduction
 
 # Does `ekiden measure` find what paths are made of, and what limits senders? 40 paths of each kind, all of them also where one fails: an hour.
 bench-measure: release

@@ -38,17 +38,9 @@ class Panel:
     def dots(self, series, points):
         self.items.append(("dots", series, list(points)))
 
-    def ranges(self, series, points):
-        """Of (across, least, greatest)."""
-        self.items.append(("ranges", series, list(points)))
-
     def level(self, points):
         """A bound or a published figure."""
         self.items.append(("level", None, list(points)))
-
-    def published(self, points):
-        """Single published figures."""
-        self.items.append(("published", None, list(points)))
 
     def rule(self, value):
         """A line from the axis to the top."""
@@ -98,13 +90,6 @@ def drawn(panel, top):
             yield f'<polyline fill="none" stroke="{COLOURS[series]}" stroke-width="2" points="{path(points)}"/>'
         elif kind == "level":
             yield f'<polyline fill="none" stroke="{LEVEL}" stroke-width="2" stroke-dasharray="6 4" points="{path(points)}"/>'
-        elif kind == "published":
-            for a, b in points:
-                yield f'<line x1="{x(a) - 9:.1f}" y1="{y(b):.1f}" x2="{x(a) + 9:.1f}" y2="{y(b):.1f}" stroke="{LEVEL}" stroke-width="3"/>'
-        elif kind == "ranges":
-            for a, least, most in points:
-                ends = f'x1="{x(a):.1f}" y1="{y(least):.1f}" x2="{x(a):.1f}" y2="{y(most):.1f}"'
-                yield f'<line {ends} stroke="{COLOURS[series]}" stroke-width="3"/>'
         else:
             yield from (mark(series, x(a), y(b)) for a, b in points)
 

@@ -1,6 +1,6 @@
 """Points of measurements: CSV files in long form, one row a point, from which judges print the short tables of a page and draw its pictures.
 
-A page's files are in the folder of its name: docs/measurements/s2/ for s2. A judge makes them from records, and needs none for the rest."""
+A page's files are in the folder of its name: docs/measurements/tunnel/ for tunnel. A judge makes them from records, and needs none for the rest."""
 
 import argparse
 import csv

@@ -6,7 +6,6 @@ record's field `disturbed`."""
 import csv
 import functools
 import json
-import math
 import os
 import pathlib
 import statistics
@@ -95,24 +94,6 @@ def complete(folder):
             yield record
         else:
             print(f"left out, a flow failed: {record.path}", file=sys.stderr)
-
-
-def bounds(values):
-    """The median, and what it lies between with 95 %: the values of which, by the binomial distribution, so many are below it and above. With
-    fewer than six values nothing is so sure: the least and the greatest."""
-    ordered, rank, left_out = sorted(values), 0, 0.0
-    # The chance that the median of all lies below the value of this rank.
-    while rank < (len(ordered) - 1) // 2 and left_out + (chance := math.comb(len(ordered), rank) / 2 ** len(ordered)) <= 0.025:
-        left_out += chance
-        rank += 1
-    rank = max(rank - 1, 0)
-    return statistics.median(ordered), ordered[rank], ordered[-1 - rank]
-
-
-def interval(values, digits):
-    """The same as text, with brackets where it is shown to lie between two values."""
-    middle, least, most = (f"{value:.{digits}f}" for value in bounds(values))
-    return middle if least == most else f"{middle} [{least}–{most}]"
 
 
 def spread(values, digits, terse=False):

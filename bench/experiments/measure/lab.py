@@ -81,7 +81,7 @@ def key(file):
     return next(word for word in subprocess.run(made, check=True, capture_output=True, text=True).stdout.split() if word.startswith("sha256:"))
 
 
-def measure(directory, text, arguments, before="true", after="", seconds=180):
+def measure(directory, text, arguments, before="true", after=""):
     """Runs `ekiden measure ARGUMENTS` at the client of a scenario. Returns its JSON; raises with what it said."""
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "line.toml"
@@ -90,7 +90,7 @@ def measure(directory, text, arguments, before="true", after="", seconds=180):
     server = f"{SERVER_BEHIND_ROUTER if '[node.router]' in text else SERVER}:7100"
     script = SCRIPT.format(server=server, before=before, after=after, keys=directory, client=client, fingerprint=fingerprint)
     command = [EKIDEN, "lab", "shell", file, "client", "--", "sh", "-c", script, EKIDEN, directory / "server.log", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"code {done.returncode}")
     return json.loads(done.stdout)

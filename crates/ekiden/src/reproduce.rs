@@ -55,8 +55,8 @@ pub struct Args {
     /// Simulations at once; as many as there are processors unless said otherwise.
     #[arg(long, value_name = "J", value_parser = whole_number(1_u32, 1000))]
     jobs: Option<u32>,
-    /// Runs on the kernel's TCP at once: 1 unless said otherwise, with --quick as many as there are processors. More than one
-    /// costs accuracy; the records' lateness tells.
+    /// Runs on the kernel's TCP at once: what an experiment's description says, else 1, with --quick as many as there are
+    /// processors. More than one costs accuracy; the records' lateness tells.
     #[arg(long, value_name = "J", value_parser = whole_number(1_u32, 1000))]
     lab_jobs: Option<u32>,
     /// Run nothing: judge the records that are there.

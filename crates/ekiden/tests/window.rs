@@ -1,5 +1,5 @@
-//! `ekiden measure client --window` over a path of the lab: no more is advertised or in flight than was asked for, and no less than whole
-//! segments fill.
+//! `ekiden measure client --window` over a path of the lab, and a lab's window that is not scaled: no more is advertised or in flight than was
+//! asked for, and no less than whole segments fill.
 
 use std::process::Command;
 
@@ -35,14 +35,37 @@ exit $code"#;
 pub fn trials() -> Vec<Trial> {
     let is_root = crate::is_root();
     // Small segments take several times their payload of the receive buffer.
-    let trials = [(4_096, 1_460), (16_384, 1_000), (48_000, 100)].map(|(window, data)| {
+    let sizes = [(4_096, 1_460), (16_384, 1_000), (48_000, 100)];
+    let measured = sizes.map(|(window, data)| {
         let name = format!("a window of {window} bytes holds with segments of {data}");
-        Trial::test(name, move || holds(window, data)).with_ignored_flag(!is_root)
+        Trial::test(name, move || measures(window, data)).with_ignored_flag(!is_root)
     });
-    trials.into()
+    let run = sizes.map(|(window, data)| {
+        let name = format!("a lab's window of {window} bytes is exact with segments of {data}");
+        Trial::test(name, move || runs(window, data)).with_ignored_flag(!is_root)
+    });
+    measured.into_iter().chain(run).collect()
 }
 
-fn holds(window: u64, data: u64) -> Result<(), Failed> {
+/// A flow of the lab.
+fn runs(window: u64, data: u64) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let scenario = SCENARIO
+        .replace("bytes = \"1B\"", "duration = \"4s\"")
+        .replace("[node.server]", &format!("[node.server]\ntcp.receive_buffer = \"{window}B\""))
+        .replace("delay = ", &format!("mtu = {}\ndelay = ", data + 40));
+    std::fs::write(folder.path().join("window.toml"), scenario)?;
+    let said = ["lab run window.toml --record record.json", "record export --csv record.json"].map(|arguments| {
+        let mut command = Command::new(EKIDEN);
+        command.args(arguments.split(' ')).current_dir(folder.path()).output()
+    });
+    let [run, shown] = said;
+    let (run, shown) = (run?, shown?);
+    ensure(run.status.success(), || String::from_utf8_lossy(&run.stderr).into_owned())?;
+    is_exact(&String::from_utf8_lossy(&shown.stdout), window, data)
+}
+
+fn measures(window: u64, data: u64) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("window.toml"), SCENARIO)?;
     let output = Command::new(EKIDEN)
@@ -54,6 +77,11 @@ fn holds(window: u64, data: u64) -> Result<(), Failed> {
         .output()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure(output.status.success(), || format!("{said}{}", String::from_utf8_lossy(&output.stderr)))?;
+    is_exact(&said, window, data)
+}
+
+/// What was sampled of the sender has this window, and fills it.
+fn is_exact(said: &str, window: u64, data: u64) -> Result<(), Failed> {
     let mut lines = said.lines();
     let head: Vec<_> = lines.next().ok_or("nothing")?.split(',').collect();
     let at = |name| head.iter().position(|column| *column == name).ok_or(format!("no column {name}"));

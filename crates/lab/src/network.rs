@@ -167,10 +167,12 @@ async fn has_carrier(handle: &Handle, device: &str) -> io::Result<bool> {
 }
 
 /// What TCP takes from the route. The congestion control goes here and not into the namespace's default because the
-/// kernel lets only the machine's own namespace choose a restricted one, such as cubic, as the default.
+/// kernel lets only the machine's own namespace choose a restricted one, such as cubic, as the default. A window that is not scaled goes
+/// here for the small packets that [`crate::tcp::exact_space`] tells of.
 fn metrics(tcp: &ekiden_scenario::Tcp) -> Vec<RouteMetric> {
     let congestion = RouteMetric::CcAlgo(tcp.congestion.clone());
-    tcp.initial_window.map(RouteMetric::InitCwnd).into_iter().chain([congestion]).collect()
+    let window = (!tcp.window_scaling).then_some(RouteMetric::Window(tcp.receive_buffer.0 as u32));
+    tcp.initial_window.map(RouteMetric::InitCwnd).into_iter().chain(window).chain([congestion]).collect()
 }
 
 /// A node's device has the name of its link, if the kernel accepts that as a device's name.

@@ -37,8 +37,13 @@ pub(crate) fn configure(tcp: &Tcp, mtu: u32, forwards: bool, ends_tunnel: bool) 
     if let Some(least) = tcp.rto_min {
         set_rto_min(least)?;
     }
-    let receive = receive_space(tcp.receive_buffer, mtu);
-    set("tcp_rmem", &limits(receive, 131_072))?;
+    match tcp.window_scaling {
+        true => set("tcp_rmem", &limits(receive_space(tcp.receive_buffer, mtu), 131_072))?,
+        false => {
+            let exact = exact_space(tcp, mtu);
+            set("tcp_rmem", &limits(exact, exact))?;
+        }
+    }
     set("tcp_wmem", &limits(tcp.send_memory(), 16_384))
 }
 
@@ -92,8 +97,22 @@ fn receive_space(window: Bytes, mtu: u32) -> u64 {
     window.0.saturating_mul(256).div_ceil(part.max(1)).saturating_add(memory)
 }
 
+/// The same for windows that are not scaled, into which few packets fit: a packet more or less counts. The kernel rounds such windows down to
+/// whole packets, and while one waits for the program it keeps the acknowledgement back. It does not measure the memory of packets of up to
+/// 536 bytes of data, so that the route's window holds for them, and they need more memory than that.
+pub(crate) fn exact_space(tcp: &Tcp, mtu: u32) -> u64 {
+    const UNMEASURED: u64 = 536;
+    let data = u64::from(mtu.saturating_sub(HEADERS - if tcp.timestamps { 0 } else { TIMESTAMPS }));
+    if data <= UNMEASURED {
+        return receive_space(tcp.receive_buffer, mtu);
+    }
+    let part = data * 256 / packet_memory(mtu);
+    tcp.receive_buffer.0.saturating_mul(256).div_ceil(part.max(1))
+}
+
 /// IPv4, TCP and its timestamps.
 const HEADERS: u32 = 52;
+const TIMESTAMPS: u32 = 12;
 
 /// What the kernel charges for a received packet of `mtu` bytes: its buffer, in one of the sizes that the allocator
 /// has, and its descriptor.

@@ -5,6 +5,7 @@
 //! every claim a verdict by the one rule of [`verdict`]. [`Report`] shows all of that. Nothing here runs anything.
 //! `docs/guide/reproduce.md` describes rule and descriptions.
 
+mod axis;
 mod catalogue;
 mod description;
 mod engine;

@@ -1,8 +1,12 @@
 //! Pictures of an engine's results, in the axes of the paper's figures.
 
+use std::ops::RangeInclusive;
+
 use ekiden_record::Record;
 use ekiden_report::{BarChart, LineChart, Series, Table, timeline};
+use ekiden_units::Time;
 
+use crate::axis::{across, number};
 use crate::catalogue::Experiment;
 use crate::description::{Plot, PlotKind, PointId};
 use crate::engine::Engine;
@@ -44,7 +48,7 @@ fn picture(experiment: &Experiment, number: usize, plot: &Plot, engine: Engine, 
     let title = format!("{}, {}", plot.title, in_words(engine));
     let svg = match &plot.kind {
         PlotKind::Over { .. } => over_key(experiment, plot, &title, results),
-        PlotKind::Time { of, points } => over_time(experiment, plot, &title, *of, points, results),
+        PlotKind::Time { of, points, part } => over_time(experiment, plot, &title, *of, points, part, results),
     };
     Some(Picture { name: format!("{}-{}-{engine}", experiment.id, number + 1), title, svg: svg? })
 }
@@ -134,11 +138,7 @@ fn line_chart(
     x: &[f64],
     lines: Vec<(String, Vec<Option<f64>>)>,
 ) -> LineChart {
-    let points = |means: Vec<Option<f64>>| {
-        let mut points: Vec<(f64, f64)> = x.iter().zip(means).filter_map(|(x, mean)| Some((*x, mean?))).collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        points
-    };
+    let points = |means: Vec<Option<f64>>| x.iter().zip(means).filter_map(|(x, mean)| Some((*x, mean?))).collect();
     LineChart {
         title: title.into(),
         across: across.into(),
@@ -149,44 +149,13 @@ fn line_chart(
     }
 }
 
-/// The key with the unit of its values.
-fn across(key: &str, values: &[String]) -> String {
-    match values.iter().find_map(|value| split(value)).map(|(_, unit)| unit).filter(|unit| !unit.is_empty()) {
-        Some(unit) => format!("{key} ({})", base(unit).0),
-        None => key.into(),
-    }
-}
-
-/// A value as a number: of bytes in KB, of times in ms.
-fn number(value: &str) -> Option<f64> {
-    let (number, unit) = split(value)?;
-    Some(number * base(unit).1)
-}
-
-fn split(value: &str) -> Option<(f64, &str)> {
-    let end = value.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(value.len());
-    Some((value[..end].parse().ok()?, value[end..].trim()))
-}
-
-/// The unit on an axis, and how much of it one is.
-fn base(unit: &str) -> (&str, f64) {
-    match unit {
-        "B" => ("KB", 1e-3),
-        "KiB" => ("KB", 1.024),
-        "MiB" => ("KB", 1_048.576),
-        "MB" => ("KB", 1e3),
-        "us" => ("ms", 1e-3),
-        "s" => ("ms", 1e3),
-        other => (other, 1.0),
-    }
-}
-
 fn over_time(
     experiment: &Experiment,
     plot: &Plot,
     title: &str,
     of: ekiden_report::Quantity,
     points: &[(String, PointId)],
+    part: &RangeInclusive<Time>,
     results: &Results,
 ) -> Option<String> {
     let mut chart = LineChart {
@@ -194,6 +163,7 @@ fn over_time(
         across: "seconds".into(),
         quantity: of.label().into(),
         levels: plot.levels.clone(),
+        from: part.start().as_secs(),
         ..LineChart::default()
     };
     for (written, at) in points {
@@ -205,8 +175,10 @@ fn over_time(
         let words = experiment.words_of(written);
         chart.series.extend(drawn.series.into_iter().map(|series| {
             let name = if several { format!("{words}: {}", series.name) } else { words.clone() };
-            Series { name, points: series.points }
+            let drawn = |(seconds, _): &(f64, f64)| (part.start().as_secs()..=part.end().as_secs()).contains(seconds);
+            Series { name, points: series.points.into_iter().filter(drawn).collect() }
         }));
     }
+    chart.series.retain(|series| !series.points.is_empty());
     (!chart.series.is_empty()).then(|| chart.to_svg())
 }

@@ -1,6 +1,7 @@
 //! What a claim or a picture is about: one number of a run, named in a few words.
 
 mod measure;
+mod share;
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -9,7 +10,8 @@ use ekiden_scenario::Scenario;
 use ekiden_units::Time;
 
 /// What is said if a quantity is not understood.
-const KNOWN: &str = "goodput, goodput_mb, duration, transfer, retransmits, rtt_min, rtt_max, rtt_mean, ssthresh_min or collapsed, each perhaps with a flow; \
+const KNOWN: &str = "goodput, goodput_mb, line_share, window_share, duration, duration_p50, transfer, retransmits, rtt_min, rtt_max, rtt_mean, ssthresh_min or collapsed, each \
+                     perhaps with a flow; \
                      queue_drops or queue_max with a link; ping_p50 or ping_p99 with a ping; tunnel_drops, tunnel_queue, tunnel_timeouts \
                      or tunnel_retransmits with a tunnel";
 
@@ -17,7 +19,7 @@ const KNOWN: &str = "goodput, goodput_mb, duration, transfer, retransmits, rtt_m
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quantity {
     kind: Kind,
-    /// The flow, link, ping or tunnel; without one, of all flows.
+    /// The flow, link, ping or tunnel, or with a `*` at its end all whose names begin so; without one, of all flows.
     of: Option<String>,
     window: Window,
 }
@@ -27,7 +29,10 @@ pub struct Quantity {
 enum Kind {
     Goodput,
     Megabytes,
+    LineShare,
+    WindowShare,
     Duration,
+    DurationMedian,
     Transfer,
     Retransmits,
     RttMin,
@@ -65,10 +70,13 @@ struct Window {
 
 impl Kind {
     /// Every kind with its word.
-    const ALL: [(&'static str, Self); 18] = [
+    const ALL: [(&'static str, Self); 21] = [
         ("goodput", Self::Goodput),
         ("goodput_mb", Self::Megabytes),
+        ("line_share", Self::LineShare),
+        ("window_share", Self::WindowShare),
         ("duration", Self::Duration),
+        ("duration_p50", Self::DurationMedian),
         ("transfer", Self::Transfer),
         ("retransmits", Self::Retransmits),
         ("rtt_min", Self::RttMin),
@@ -102,7 +110,7 @@ impl Kind {
     /// Whether it is taken from the samples, a part of which may count.
     fn has_window(self, window: Window) -> bool {
         match self {
-            Self::Goodput => window != Window::default(),
+            Self::Goodput | Self::LineShare | Self::WindowShare => window != Window::default(),
             Self::RttMax | Self::RttMean | Self::SsthreshMin | Self::Collapsed => true,
             _ => false,
         }
@@ -112,7 +120,9 @@ impl Kind {
         match self {
             Self::Goodput => "Mbit/s",
             Self::Megabytes => "MB/s",
-            Self::Duration | Self::Transfer => "s",
+            Self::LineShare => "of the line's rate",
+            Self::WindowShare => "of a window per round trip",
+            Self::Duration | Self::DurationMedian | Self::Transfer => "s",
             Self::RttMin | Self::RttMax | Self::RttMean | Self::PingMedian | Self::PingHigh => "ms",
             Self::SsthreshMin => "segments",
             Self::Collapsed => "streams",
@@ -147,7 +157,7 @@ impl Quantity {
             Bearer::Ping => ("ping", scenario.pings.keys().collect()),
             Bearer::Tunnel => ("tunnel", scenario.tunnels.keys().collect()),
         };
-        if known.contains(&of) {
+        if known.iter().any(|name| self.is_of(name)) {
             return Ok(());
         }
         let known: Vec<&str> = known.into_iter().map(String::as_str).collect();
@@ -234,6 +244,7 @@ mod tests {
             "queue_drops internet",
             "ping_p99 echo",
             "ssthresh_min to 21s",
+            "duration_p50 short*",
         ] {
             assert_eq!(text.parse::<Quantity>().unwrap().to_string(), text);
         }

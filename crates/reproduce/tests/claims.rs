@@ -2,6 +2,7 @@
 //! its figures.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use ekiden_reproduce::{
     Catalogue, Claim, Comparison, Effort, Engine, Files, Judged, PointId, Quantity, Results, Term, judge,
@@ -11,12 +12,11 @@ use proptest::prelude::*;
 /// A value for every term of a claim.
 type Assigned = BTreeMap<(PointId, Quantity), f64>;
 
-fn catalogue() -> Catalogue {
-    Catalogue::read(&Files::Own).unwrap()
-}
+static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| Catalogue::read(&Files::Own).unwrap());
 
 /// Every claim that an engine decides: its paper, its place there, and itself.
-fn decided(catalogue: &Catalogue, engine: Engine) -> Vec<(String, [usize; 2], &Claim)> {
+fn decided(engine: Engine) -> Vec<(String, [usize; 2], &'static Claim)> {
+    let catalogue = &*CATALOGUE;
     let mut found = Vec::new();
     for paper in catalogue.papers() {
         let of_paper = catalogue.experiments.iter().filter(|experiment| experiment.paper == paper);
@@ -30,15 +30,10 @@ fn decided(catalogue: &Catalogue, engine: Engine) -> Vec<(String, [usize; 2], &C
 }
 
 /// What is judged of a claim if its points have these values, five each, next to each other.
-fn judged(
-    catalogue: &Catalogue,
-    engine: Engine,
-    (paper, place, _): &(String, [usize; 2], &Claim),
-    values: &Assigned,
-) -> Judged {
+fn judged(engine: Engine, (paper, place, _): &(String, [usize; 2], &Claim), values: &Assigned) -> Judged {
     let spread = |value: f64| [-2.0, -1.0, 0.0, 1.0, 2.0].map(|step| value * (1.0 + step * 1e-4)).to_vec();
     let results = Results::made_up(values.iter().map(|(at, value)| (at.clone(), spread(*value))));
-    judge(catalogue, paper, engine, Effort::Full, &results)[place[0]][place[1]].clone()
+    judge(&CATALOGUE, paper, engine, Effort::Full, &results)[place[0]][place[1]].clone()
 }
 
 fn key(term: &Term) -> (PointId, Quantity) {
@@ -103,10 +98,9 @@ fn agreeing(claim: &Claim) -> Assigned {
 
 #[test]
 fn what_agrees_with_a_claim_reproduces_it() {
-    let catalogue = catalogue();
     for engine in Engine::ALL {
-        for claim in decided(&catalogue, engine) {
-            let judged = judged(&catalogue, engine, &claim, &agreeing(claim.2));
+        for claim in decided(engine) {
+            let judged = judged(engine, &claim, &agreeing(claim.2));
             assert_eq!(judged.verdict.text(), "reproduced", "{engine}, {}: {judged:?}", claim.2.says);
         }
     }
@@ -114,15 +108,14 @@ fn what_agrees_with_a_claim_reproduces_it() {
 
 #[test]
 fn what_contradicts_any_part_of_a_claim_differs() {
-    let catalogue = catalogue();
     let mut seen = 0;
     for engine in Engine::ALL {
-        for claim in decided(&catalogue, engine) {
+        for claim in decided(engine) {
             for compare in &claim.2.compare {
                 for target in outside(compare) {
                     let mut values = agreeing(claim.2);
                     put(compare, target, &mut values);
-                    let judged = judged(&catalogue, engine, &claim, &values);
+                    let judged = judged(engine, &claim, &values);
                     assert_eq!(judged.verdict.text(), "differs", "{engine}, {}: {judged:?}", claim.2.says);
                     seen += 1;
                 }
@@ -134,7 +127,7 @@ fn what_contradicts_any_part_of_a_claim_differs() {
 
 #[test]
 fn no_claim_is_undecidable_without_what_the_paper_does_not_say() {
-    for experiment in catalogue().experiments {
+    for experiment in &CATALOGUE.experiments {
         for claim in &experiment.claims {
             let missing = claim.missing.as_ref().is_some_and(|missing| missing.len() > 10);
             assert!(missing != claim.compare.len().gt(&0), "{}: {}", experiment.id, claim.says);
@@ -144,8 +137,7 @@ fn no_claim_is_undecidable_without_what_the_paper_does_not_say() {
 
 #[test]
 fn both_engines_have_a_quick_form_of_every_run() {
-    let catalogue = catalogue();
-    for set in &catalogue.sets {
+    for set in &CATALOGUE.sets {
         for engine in Engine::ALL {
             let [full, quick] =
                 [Effort::Full, Effort::Quick].map(|effort| set.plan("".as_ref(), engine, effort).unwrap());
@@ -163,8 +155,7 @@ proptest! {
 
     #[test]
     fn no_verdict_is_better_than_its_figures(seed in 1..u64::MAX) {
-        let catalogue = catalogue();
-        for claim in decided(&catalogue, Engine::Simulator) {
+            for claim in decided(Engine::Simulator) {
             let mut state = seed;
             let mut next = || {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -176,7 +167,7 @@ proptest! {
                 (at, (0..5).map(|_| centre * (1.0 + spread * (next() - 0.5))).collect::<Vec<f64>>())
             }).collect();
             let results = Results::made_up(values);
-            let judged = judge(&catalogue, &claim.0, Engine::Simulator, Effort::Full, &results)[claim.1[0]][claim.1[1]].clone();
+            let judged = judge(&CATALOGUE, &claim.0, Engine::Simulator, Effort::Full, &results)[claim.1[0]][claim.1[1]].clone();
             let inside = |figure: &ekiden_reproduce::Figure, value: f64| {
                 figure.above.is_none_or(|bound| value > bound) && figure.below.is_none_or(|bound| value < bound)
             };

@@ -99,6 +99,7 @@ fn what_is_wrong_is_told_with_its_line() {
     for (from, to, line, said) in [
         ("title =", "titel =", 1, "unknown field `titel`"),
         ("repeat = 2", "repeats = 2", 13, "did you mean `repeat`?"),
+        ("repeat = 2", "repeat = 2, at_once = 101", 13, "at_once = 101 is out of range: 1 to 100"),
         ("repeat = 2", "repeat = 0", 13, "repeat = 0 is out of range: 1 to 1000"),
         ("simulator = { repeat = 2 }", "", 10, "no engine does these runs"),
         (
@@ -127,6 +128,7 @@ fn what_is_wrong_is_told_with_its_line() {
         ("compare = ", "missing = \"the values\"\ncompare = ", 16, "not both"),
         ("x = \"delay\"", "x = \"rate\"", 23, "no points have the key 'rate'"),
         ("kind = \"lines\"", "kind = \"line\"", 22, "did you mean `lines`?"),
+        ("x = \"delay\"", "from = \"1s\"\nx = \"delay\"", 21, "for a picture over time"),
         ("did =", "uses = [\"other/all\"]\ndid =", 4, "names no runs of T1"),
     ] {
         assert!(DESCRIPTION.contains(from), "{from}");

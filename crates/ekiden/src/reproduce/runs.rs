@@ -51,6 +51,8 @@ struct Task {
     scenario: String,
     plan: Plan,
     missing: Vec<usize>,
+    /// How many of its labs may run at once.
+    at_once: Option<u32>,
 }
 
 /// Runs what has no record yet of the experiments, engine by engine.
@@ -115,7 +117,8 @@ fn prepare(args: &Args, catalogue: &Catalogue, selected: &Selected, engine: Engi
         make_directories(&folder).with_context(|| folder.display().to_string())?;
         plan.index.write(&folder)?;
         let missing = plan.missing()?;
-        tasks.push(Task { name, folder, scenario: set.scenario.clone(), plan, missing });
+        let at_once = set.amount(engine, args.effort()).and_then(|amount| amount.at_once);
+        tasks.push(Task { name, folder, scenario: set.scenario.clone(), plan, missing, at_once });
     }
     Ok(tasks)
 }
@@ -201,7 +204,12 @@ impl Work<'_> {
             None => Ok(simulate(plan, run, &file).unwrap_or_else(failed)),
         };
         let stopped_by = || labs.and_then(Labs::signal);
-        let runner = Runner { jobs: self.args.jobs(self.engine), work: &work, stopped_by: &stopped_by };
+        let jobs = match self.engine {
+            Engine::Kernel => self.args.lab_jobs.or(task.at_once),
+            Engine::Simulator => None,
+        };
+        let jobs = jobs.unwrap_or_else(|| self.args.jobs(self.engine));
+        let runner = Runner { jobs, work: &work, stopped_by: &stopped_by };
         let failures = run_missing(plan, missing, &runner, &OfPlan { all: progress, name, plan })?;
         Ok(failures.into_values().collect())
     }

@@ -1,10 +1,14 @@
 //! Pictures: which points are drawn, over what.
 
+use std::ops::RangeInclusive;
+
 use ekiden_config::{ConfigError, Source};
+use ekiden_units::Time;
 
 use super::Seen;
 use super::raw::{RawPlot, RawPlotKind, Text};
 use super::selector::{PointId, Selector};
+use crate::axis::number;
 use crate::quantity::Quantity;
 
 /// The key that is not a scenario's: the runs' name.
@@ -30,7 +34,7 @@ pub enum PlotKind {
         of: Quantity,
         /// The key on the horizontal axis.
         x: String,
-        /// The values of it, in their order.
+        /// The values of it: of lines ordered as numbers, if they are some.
         values: Vec<String>,
         /// Lines or groups of bars: the values of the other keys, and a point for each value of `x`.
         series: Vec<(Vec<String>, Vec<Option<PointId>>)>,
@@ -43,6 +47,8 @@ pub enum PlotKind {
         of: ekiden_report::Quantity,
         /// The points, whose first run is drawn, with their selectors.
         points: Vec<(String, PointId)>,
+        /// The part of the run that is drawn.
+        part: RangeInclusive<Time>,
     },
 }
 
@@ -83,10 +89,19 @@ fn over_time(raw: &RawPlot, seen: &Seen<'_>, error: &Refuse<'_>) -> Result<PlotK
         let point = found.map_err(|reason| error(written, format!("'{}': {reason}", written.get_ref())))?;
         Ok((written.get_ref().clone(), point))
     };
-    Ok(PlotKind::Time { of, points: raw.points.iter().map(point).collect::<Result<_, ConfigError>>()? })
+    let points = raw.points.iter().map(point).collect::<Result<_, ConfigError>>()?;
+    let [from, to] = [&raw.from, &raw.to].map(|time| time.as_ref().map(|time| *time.get_ref()));
+    let part = from.unwrap_or_default()..=to.unwrap_or(Time(u64::MAX));
+    if part.is_empty() {
+        return Err(error(&raw.title, "from = … must be before to = …".into()));
+    }
+    Ok(PlotKind::Time { of, points, part })
 }
 
 fn over_key(raw: &RawPlot, seen: &Seen<'_>, is_bars: bool, error: &Refuse<'_>) -> Result<PlotKind, ConfigError> {
+    if raw.from.is_some() || raw.to.is_some() {
+        return Err(error(&raw.title, "from = … and to = … are for a picture over time".into()));
+    }
     let Some(x) = &raw.x else { return Err(error(&raw.title, "a picture of lines or bars needs x = \"KEY\"".into())) };
     let of: Quantity = raw.of.get_ref().parse().map_err(|reason| error(&raw.of, format!("of: {reason}")))?;
     let only = raw.only.as_ref().map_or("", |only| only.get_ref());
@@ -130,5 +145,13 @@ fn over_key(raw: &RawPlot, seen: &Seen<'_>, is_bars: bool, error: &Refuse<'_>) -
         return Err(error(x, format!("no points have the key '{}' and those of series", x.get_ref())));
     }
     series.iter_mut().for_each(|(_, points)| points.resize(values.len(), None));
+    if let Some(numbers) = values.iter().map(|value| number(value)).collect::<Option<Vec<f64>>>()
+        && !is_bars
+    {
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        order.sort_by(|a, b| numbers[*a].total_cmp(&numbers[*b]));
+        values = order.iter().map(|at| values[*at].clone()).collect();
+        series.iter_mut().for_each(|(_, points)| *points = order.iter().map(|at| points[*at]).collect());
+    }
     Ok(PlotKind::Over { of, x: x.get_ref().clone(), values, series, is_bars })
 }

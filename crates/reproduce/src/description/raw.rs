@@ -59,6 +59,7 @@ pub(crate) struct RawAmount {
     pub set: IndexMap<Text, Text>,
     #[serde(default)]
     pub over: IndexMap<Text, Vec<Text>>,
+    pub at_once: Option<Spanned<u32>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -118,6 +119,8 @@ pub(crate) struct RawPlot {
     pub only: Option<Text>,
     #[serde(default)]
     pub points: Vec<Text>,
+    pub from: Option<Spanned<Time>>,
+    pub to: Option<Spanned<Time>>,
     #[serde(default)]
     pub levels: IndexMap<String, f64>,
 }

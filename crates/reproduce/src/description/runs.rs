@@ -16,6 +16,7 @@ use crate::files::{Files, plain};
 /// How often the simulator notes the state of senders and queues, unless said otherwise.
 const RESOLUTION: Time = Time::ms(100);
 const REPEATS: std::ops::RangeInclusive<u32> = 1..=1000;
+const AT_ONCE: std::ops::RangeInclusive<u32> = 1..=100;
 /// What a quick reproduction repeats at most, where its description does not say it.
 const QUICK_REPEAT: u32 = 3;
 
@@ -50,6 +51,8 @@ pub struct Amount {
     pub set: Vec<String>,
     /// How many variants of a point count as its repetitions, beside those by seeds.
     pub variants: usize,
+    /// How many labs leave a machine of two processors calm at once, of runs so slow that it is more than one.
+    pub at_once: Option<u32>,
 }
 
 impl RunSet {
@@ -188,7 +191,7 @@ impl Reader<'_> {
             Some(repeat) => self.source.in_range("repeat", repeat, &REPEATS)?,
             None => often.min(QUICK_REPEAT),
         };
-        let whole = self.with(Settings { fixed: fixed.to_vec(), over: Vec::new() }, full, varied)?;
+        let whole = self.with(Settings { fixed: fixed.to_vec(), over: Vec::new(), at_once: None }, full, varied)?;
         let part = quick.map_or(Ok(whole.clone()), |quick| self.with(whole.clone(), quick, varied))?;
         Ok([Some(self.amount(often, &whole, varied)?), Some(self.amount(rarely, &part, varied)?)])
     }
@@ -198,11 +201,15 @@ impl Reader<'_> {
         let axes = varied.iter().chain(&settings.over).chain(&settings.fixed);
         let set: Vec<String> = axes.map(|(_, keys, values)| format!("{keys}={}", values.join(","))).collect();
         Sweep::parse(&set).map_err(|error| self.source.error(Some(self.runs.name.span()), error.to_string()))?;
-        Ok(Amount { repeat, set, variants: settings.over.iter().map(|(_, _, values)| values.len()).product() })
+        let variants = settings.over.iter().map(|(_, _, values)| values.len()).product();
+        Ok(Amount { repeat, set, variants, at_once: settings.at_once })
     }
 
     /// The settings, with others in place of some, and further ones.
     fn with(&self, mut settings: Settings, more: &RawAmount, varied: &[Axis]) -> Result<Settings, ConfigError> {
+        if let Some(at_once) = &more.at_once {
+            settings.at_once = Some(self.source.in_range("at_once", at_once, &AT_ONCE)?);
+        }
         for (alias, value) in &more.set {
             let axis = self.of_engine(alias, &[value.get_ref().clone()], varied)?;
             settings.forget(&axis.1);
@@ -236,6 +243,7 @@ struct Settings {
     fixed: Vec<Axis>,
     /// What a point is repeated over.
     over: Vec<Axis>,
+    at_once: Option<u32>,
 }
 
 impl Settings {

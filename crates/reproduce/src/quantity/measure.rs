@@ -36,12 +36,16 @@ impl Quantity {
             own().next().map(|_| own().map(of).sum())
         };
         match self.kind {
-            Kind::Goodput if self.window == Window::default() => {
-                sum(flows().map(|flow| flow.goodput_bit_s as f64 / 1e6))
-            }
-            Kind::Goodput => self.goodput_within(scenario, samples),
+            Kind::Goodput => self.goodput(record, scenario, samples),
             Kind::Megabytes => sum(flows().map(|flow| flow.goodput_bit_s as f64 / 8e6)),
+            Kind::LineShare => Some(self.goodput(record, scenario, samples)? / self.line(scenario)?),
+            Kind::WindowShare => Some(self.goodput(record, scenario, samples)? / self.windows(scenario)?),
             Kind::Duration => greatest(flows().map(|flow| flow.duration_us as f64 / 1e6)),
+            Kind::DurationMedian => {
+                let mut all: Vec<f64> = flows().map(|flow| flow.duration_us as f64 / 1e6).collect();
+                all.sort_by(f64::total_cmp);
+                quantile::median(&all)
+            }
             Kind::Transfer => transfer(flows()),
             Kind::Retransmits => sum(flows().map(|flow| flow.retransmits as f64)),
             Kind::RttMin => least(flows().filter_map(|flow| flow.rtt_min_us).map(milliseconds)),
@@ -78,20 +82,30 @@ impl Quantity {
         }
     }
 
-    fn is_of(&self, name: &str) -> bool {
-        self.of.as_ref().is_none_or(|of| of == name)
+    fn goodput(&self, record: &Record, scenario: &Scenario, samples: &[Sample]) -> Option<f64> {
+        if self.window == Window::default() {
+            let flows = record.flows.iter().filter(|flow| self.is_of(&flow.name));
+            return sum(flows.map(|flow| flow.goodput_bit_s as f64 / 1e6));
+        }
+        self.goodput_within(scenario, samples)
+    }
+
+    pub(super) fn is_of(&self, name: &str) -> bool {
+        self.of.as_ref().is_none_or(|of| match of.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => of == name,
+        })
     }
 
     /// Its flows' samples, in the part of the run that counts.
-    fn within<'a>(&self, samples: &'a [Sample]) -> impl Iterator<Item = &'a Sample> {
+    fn within<'a>(&'a self, samples: &'a [Sample]) -> impl Iterator<Item = &'a Sample> {
         let end = samples.last().map_or(0, |sample| sample.at_us);
         let from = match (self.window.last, self.window.from) {
             (Some(last), _) => end.saturating_sub(last.0 / 1000),
             (None, from) => from.map_or(0, |time| time.0 / 1000),
         };
         let to = self.window.to.map_or(u64::MAX, |time| time.0 / 1000);
-        let of = self.of.clone();
-        let is_own = move |sample: &&Sample| of.as_ref().is_none_or(|of| **of == *sample.flow);
+        let is_own = move |sample: &&Sample| self.is_of(&sample.flow);
         samples.iter().filter(is_own).filter(move |sample| (from..=to).contains(&sample.at_us))
     }
 
@@ -105,12 +119,12 @@ impl Quantity {
         sum(arrived.values().filter_map(Arrived::rate))
     }
 
-    /// The least threshold of each flow.
-    fn thresholds(&self, samples: &[Sample]) -> BTreeMap<Arc<str>, f64> {
-        let mut all: BTreeMap<Arc<str>, f64> = BTreeMap::new();
+    /// The least threshold of each connection.
+    fn thresholds(&self, samples: &[Sample]) -> BTreeMap<(Arc<str>, u32), f64> {
+        let mut all: BTreeMap<(Arc<str>, u32), f64> = BTreeMap::new();
         for sample in self.within(samples) {
             if let Some(segments) = sample.ssthresh_segments.map(f64::from) {
-                let least = all.entry(Arc::clone(&sample.flow)).or_insert(segments);
+                let least = all.entry((Arc::clone(&sample.flow), sample.connection)).or_insert(segments);
                 *least = least.min(segments);
             }
         }
@@ -200,7 +214,7 @@ mod tests {
 
     fn of(quantity: &str, file: &str, samples: &[Sample]) -> Option<f64> {
         let text = format!(
-            "name = \"x\"\n[node.a]\n[node.b]\n[link.l]\nends = [\"a\", \"b\"]\nrate = \"1Mbit/s\"\n\
+            "name = \"x\"\n[node.a]\n[node.b]\n[link.l]\nends = [\"a\", \"b\"]\nrate = \"1Mbit/s\"\ndelay = \"10ms\"\n\
              [flow.f]\nfrom = \"a\"\nto = \"b\"\nduration = \"9s\"\n{file}"
         );
         let scenario = ekiden_scenario::Scenario::parse(&text, "x").unwrap();
@@ -237,5 +251,21 @@ mod tests {
         assert_eq!(of("ssthresh_min to 6s", "", &samples), Some(30_000.0));
         assert_eq!(of("collapsed", "", &samples), Some(0.0));
         assert_eq!(of("collapsed", "", &[sample(1, 0, 0, 10)]), Some(1.0));
+    }
+
+    #[test]
+    fn every_connection_of_a_flow_has_a_threshold() {
+        let samples = [sample(1, 0, 0, 10), sample(1, 1, 0, 9), sample(1, 2, 0, 11), sample(2, 2, 0, 50)];
+        assert_eq!(of("collapsed f", "", &samples), Some(2.0));
+        assert_eq!(of("ssthresh_min f*", "", &samples), Some(9.0));
+    }
+
+    /// The line has 1 Mbit/s and 20 ms there and back, the receiver 5 KB, which are 2 Mbit/s in a round trip.
+    #[test]
+    fn goodput_is_told_as_a_share_of_line_and_window() {
+        let samples = [sample(0, 0, 0, 1), sample(1000, 0, 62_500, 1)];
+        let rest = "[node.b.tcp]\nreceive_buffer = \"5KB\"\n";
+        assert_eq!(of("line_share f from 0s", rest, &samples), Some(0.5));
+        assert_eq!(of("window_share f from 0s", rest, &samples), Some(0.25));
     }
 }

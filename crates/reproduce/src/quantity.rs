@@ -10,8 +10,8 @@ use ekiden_units::Time;
 
 /// What is said if a quantity is not understood.
 const KNOWN: &str = "goodput, duration, transfer, retransmits, rtt_min, rtt_max, rtt_mean, ssthresh_min or collapsed, each perhaps with a flow; \
-                     queue_drops or queue_max with a link; ping_p50 or ping_p99 with a ping; tunnel_drops, tunnel_queue, tunnel_timeouts \
-                     or tunnel_retransmits with a tunnel";
+                     queue_drops or queue_max with a link; ping_p50 or ping_p99 with a ping; tunnel_drops, tunnel_queue, tunnel_timeouts, \
+                     tunnel_retransmits or tunnel_rtt with a tunnel";
 
 /// One number of a run: `goodput relayed from 10s`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +42,7 @@ enum Kind {
     TunnelQueue,
     TunnelTimeouts,
     TunnelRetransmits,
+    TunnelRtt,
 }
 
 /// What has a quantity.
@@ -64,7 +65,7 @@ struct Window {
 
 impl Kind {
     /// Every kind with its word.
-    const ALL: [(&'static str, Self); 17] = [
+    const ALL: [(&'static str, Self); 18] = [
         ("goodput", Self::Goodput),
         ("duration", Self::Duration),
         ("transfer", Self::Transfer),
@@ -82,6 +83,7 @@ impl Kind {
         ("tunnel_queue", Self::TunnelQueue),
         ("tunnel_timeouts", Self::TunnelTimeouts),
         ("tunnel_retransmits", Self::TunnelRetransmits),
+        ("tunnel_rtt", Self::TunnelRtt),
     ];
 
     fn word(self) -> &'static str {
@@ -92,7 +94,11 @@ impl Kind {
         match self {
             Self::QueueDrops | Self::QueueMax => Bearer::Link,
             Self::PingMedian | Self::PingHigh => Bearer::Ping,
-            Self::TunnelDrops | Self::TunnelQueue | Self::TunnelTimeouts | Self::TunnelRetransmits => Bearer::Tunnel,
+            Self::TunnelDrops
+            | Self::TunnelQueue
+            | Self::TunnelTimeouts
+            | Self::TunnelRetransmits
+            | Self::TunnelRtt => Bearer::Tunnel,
             _ => Bearer::Flow,
         }
     }
@@ -110,7 +116,7 @@ impl Kind {
         match self {
             Self::Goodput => "Mbit/s",
             Self::Duration | Self::Transfer => "s",
-            Self::RttMin | Self::RttMax | Self::RttMean | Self::PingMedian | Self::PingHigh => "ms",
+            Self::RttMin | Self::RttMax | Self::RttMean | Self::PingMedian | Self::PingHigh | Self::TunnelRtt => "ms",
             Self::SsthreshMin => "segments",
             Self::Collapsed => "streams",
             Self::QueueDrops | Self::TunnelDrops => "packets dropped",

@@ -74,6 +74,10 @@ impl Quantity {
                 let own = record.tunnels.iter().filter(|tunnel| self.is_of(&tunnel.tunnel));
                 greatest(own.map(|tunnel| tunnel.queue_max_bytes as f64 / 1e3))
             }
+            Kind::TunnelRtt => {
+                let own = record.tunnels.iter().filter(|tunnel| self.is_of(&tunnel.tunnel));
+                greatest(own.filter_map(|tunnel| tunnel.rtt_max_us).map(milliseconds))
+            }
         }
     }
 

@@ -110,29 +110,6 @@ fn asked(experiment: &str, script: &str) -> String {
 }
 
 #[test]
-fn a_claim_of_s1_is_judged_on_its_starts_and_not_near_a_limit() {
-    // Goodput through a tunnel, of 1 without it, in eight starts.
-    const SCRIPT: &str = "
-reading = object.__new__(judge['Reading'])
-run = lambda goodput: judge['Run'](goodput, goodput, 1)
-reading.direct = {point: [run(1)] * 8 for point in judge['PAIRS']}
-def say(claim, *goodputs):
-    reading.tunnel = dict.fromkeys(judge['PAIRS'], [run(goodput) for goodput in goodputs])
-    return judge['WORDS'][claim(reading)[0]]
-gain = judge['Reading'].least_gain
-fall, stay = lambda r: r.collapse(r.tunnel), lambda r: r.no_collapse(r.tunnel, judge['OTHERS'])
-print(say(gain, *[1.05] * 8), say(gain, *[1.1] * 7, 1.05), say(gain, *[1.2] * 4, *[1.0] * 4), sep=', ')
-for part in (0.6, 0.72, 0.78, 0.85):
-    print(say(fall, *[part] * 8), say(stay, *[part] * 8), sep=', ')
-print(say(fall, *[0.6] * 4, *[0.9] * 4), say(stay, *[0.6] * 4, *[0.9] * 4), sep=', ')";
-    let undecided = "cannot be decided, cannot be decided\n";
-    let expected = format!(
-        "differs, reproduced, cannot be decided\nreproduced, differs\n{undecided}{undecided}differs, reproduced\n{undecided}"
-    );
-    assert_eq!(asked("s1", SCRIPT), expected);
-}
-
-#[test]
 fn a_ratio_of_s2_is_judged_phase_by_phase_and_on_the_right_side_of_one() {
     const SCRIPT: &str = "
 for paper, ratios in [(2.8, [2.6, 3.0]), (2.8, [0.9, 5.0]), (2.8, [2.8, 5.0]), (0.95, [1.0, 1.03]), (0.95, [0.9, 0.97]), (1.0, [0.98, 1.05])]:

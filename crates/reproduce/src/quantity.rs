@@ -9,7 +9,7 @@ use ekiden_scenario::Scenario;
 use ekiden_units::Time;
 
 /// What is said if a quantity is not understood.
-const KNOWN: &str = "goodput, duration, transfer, retransmits, rtt_min, rtt_max, rtt_mean, ssthresh_min or collapsed, each perhaps with a flow; \
+const KNOWN: &str = "goodput, jain, duration, transfer, retransmits, rtt_min, rtt_max, rtt_mean, ssthresh_min or collapsed, each perhaps with a flow; \
                      queue_drops or queue_max with a link; ping_p50 or ping_p99 with a ping; tunnel_drops, tunnel_queue, tunnel_timeouts, \
                      tunnel_retransmits or tunnel_rtt with a tunnel";
 
@@ -26,6 +26,7 @@ pub struct Quantity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Goodput,
+    Jain,
     Duration,
     Transfer,
     Retransmits,
@@ -65,8 +66,9 @@ struct Window {
 
 impl Kind {
     /// Every kind with its word.
-    const ALL: [(&'static str, Self); 18] = [
+    const ALL: [(&'static str, Self); 19] = [
         ("goodput", Self::Goodput),
+        ("jain", Self::Jain),
         ("duration", Self::Duration),
         ("transfer", Self::Transfer),
         ("retransmits", Self::Retransmits),
@@ -115,6 +117,7 @@ impl Kind {
     fn unit(self) -> &'static str {
         match self {
             Self::Goodput => "Mbit/s",
+            Self::Jain => "of 1",
             Self::Duration | Self::Transfer => "s",
             Self::RttMin | Self::RttMax | Self::RttMean | Self::PingMedian | Self::PingHigh | Self::TunnelRtt => "ms",
             Self::SsthreshMin => "segments",

@@ -117,7 +117,7 @@ impl Kind {
     fn unit(self) -> &'static str {
         match self {
             Self::Goodput => "Mbit/s",
-            Self::Jain => "of 1",
+            Self::Jain => "Jain's index",
             Self::Duration | Self::Transfer => "s",
             Self::RttMin | Self::RttMax | Self::RttMean | Self::PingMedian | Self::PingHigh | Self::TunnelRtt => "ms",
             Self::SsthreshMin => "segments",

@@ -86,10 +86,12 @@ fn a_comparison_is_made_for_each_combination_of_values() {
         .replace("x = \"delay\"", "x = \"delay\"\nseries = [\"link.line.rate\"]");
     let with = |compare: &str| {
         let compare = format!("compare = [{{ {compare} }}]");
-        let text = description.replace("compare = [{ ratio = [\"delay=20ms\", \"delay=10ms\"], below = 1.0 }]", &compare);
+        let text =
+            description.replace("compare = [{ ratio = [\"delay=20ms\", \"delay=10ms\"], below = 1.0 }]", &compare);
         read(folder.path(), &text).map(|catalogue| {
             let all = catalogue.experiments[0].claims[0].compare.iter();
-            all.map(|compare| compare.effects.iter().map(|terms| terms[0].written.clone()).collect::<Vec<_>>()).collect::<Vec<_>>()
+            all.map(|compare| compare.effects.iter().map(|terms| terms[0].written.clone()).collect::<Vec<_>>())
+                .collect::<Vec<_>>()
         })
     };
     let each = r#"each = { "link.line.rate" = ["1Mbit/s", "2Mbit/s"] }, below = 1.0"#;

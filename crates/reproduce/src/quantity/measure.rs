@@ -166,9 +166,8 @@ fn transfer<'a>(flows: impl Iterator<Item = &'a Flow>) -> Option<f64> {
 
 /// Jain's index of fairness: 1 if all are equal, 1 / n if one has all. `None` if nobody has anything.
 fn jain(rates: impl Iterator<Item = f64>) -> Option<f64> {
-    let (number, sum, squares) = rates.fold((0.0, 0.0, 0.0), |(number, sum, squares), rate| {
-        (number + 1.0, sum + rate, rate.mul_add(rate, squares))
-    });
+    let (number, sum, squares) = rates
+        .fold((0.0, 0.0, 0.0), |(number, sum, squares), rate| (number + 1.0, sum + rate, rate.mul_add(rate, squares)));
     (squares > 0.0).then(|| sum * sum / (number * squares))
 }
 

@@ -109,29 +109,6 @@ fn asked(experiment: &str, script: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-#[test]
-fn a_claim_of_s1_is_judged_on_its_starts_and_not_near_a_limit() {
-    // Goodput through a tunnel, of 1 without it, in eight starts.
-    const SCRIPT: &str = "
-reading = object.__new__(judge['Reading'])
-run = lambda goodput: judge['Run'](goodput, goodput, 1)
-reading.direct = {point: [run(1)] * 8 for point in judge['PAIRS']}
-def say(claim, *goodputs):
-    reading.tunnel = dict.fromkeys(judge['PAIRS'], [run(goodput) for goodput in goodputs])
-    return judge['WORDS'][claim(reading)[0]]
-gain = judge['Reading'].least_gain
-fall, stay = lambda r: r.collapse(r.tunnel), lambda r: r.no_collapse(r.tunnel, judge['OTHERS'])
-print(say(gain, *[1.05] * 8), say(gain, *[1.1] * 7, 1.05), say(gain, *[1.2] * 4, *[1.0] * 4), sep=', ')
-for part in (0.6, 0.72, 0.78, 0.85):
-    print(say(fall, *[part] * 8), say(stay, *[part] * 8), sep=', ')
-print(say(fall, *[0.6] * 4, *[0.9] * 4), say(stay, *[0.6] * 4, *[0.9] * 4), sep=', ')";
-    let undecided = "cannot be decided, cannot be decided\n";
-    let expected = format!(
-        "differs, reproduced, cannot be decided\nreproduced, differs\n{undecided}{undecided}differs, reproduced\n{undecided}"
-    );
-    assert_eq!(asked("s1", SCRIPT), expected);
-}
-
 /// Of files that are long the pages have short tables and pictures; nobody writes these by hand.
 #[test]
 fn pages_show_what_their_csv_files_have() {

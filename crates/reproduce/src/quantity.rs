@@ -10,10 +10,10 @@ use ekiden_scenario::Scenario;
 use ekiden_units::Time;
 
 /// What is said if a quantity is not understood.
-const KNOWN: &str = "goodput, goodput_mb, line_share, window_share, duration, duration_p50, transfer, retransmits, rtt_min, rtt_max, rtt_mean, ssthresh_min or collapsed, each \
+const KNOWN: &str = "goodput, goodput_mb, jain, line_share, window_share, duration, duration_p50, transfer, retransmits, rtt_min, rtt_max, rtt_mean, ssthresh_min or collapsed, each \
                      perhaps with a flow; \
-                     queue_drops or queue_max with a link; ping_p50 or ping_p99 with a ping; tunnel_drops, tunnel_queue, tunnel_timeouts \
-                     or tunnel_retransmits with a tunnel";
+                     queue_drops or queue_max with a link; ping_p50 or ping_p99 with a ping; tunnel_drops, tunnel_queue, tunnel_timeouts, \
+                     tunnel_retransmits or tunnel_rtt with a tunnel";
 
 /// One number of a run: `goodput relayed from 10s`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +31,7 @@ enum Kind {
     Megabytes,
     LineShare,
     WindowShare,
+    Jain,
     Duration,
     DurationMedian,
     Transfer,
@@ -48,6 +49,7 @@ enum Kind {
     TunnelQueue,
     TunnelTimeouts,
     TunnelRetransmits,
+    TunnelRtt,
 }
 
 /// What has a quantity.
@@ -70,11 +72,12 @@ struct Window {
 
 impl Kind {
     /// Every kind with its word.
-    const ALL: [(&'static str, Self); 21] = [
+    const ALL: [(&'static str, Self); 23] = [
         ("goodput", Self::Goodput),
         ("goodput_mb", Self::Megabytes),
         ("line_share", Self::LineShare),
         ("window_share", Self::WindowShare),
+        ("jain", Self::Jain),
         ("duration", Self::Duration),
         ("duration_p50", Self::DurationMedian),
         ("transfer", Self::Transfer),
@@ -92,6 +95,7 @@ impl Kind {
         ("tunnel_queue", Self::TunnelQueue),
         ("tunnel_timeouts", Self::TunnelTimeouts),
         ("tunnel_retransmits", Self::TunnelRetransmits),
+        ("tunnel_rtt", Self::TunnelRtt),
     ];
 
     fn word(self) -> &'static str {
@@ -102,7 +106,11 @@ impl Kind {
         match self {
             Self::QueueDrops | Self::QueueMax => Bearer::Link,
             Self::PingMedian | Self::PingHigh => Bearer::Ping,
-            Self::TunnelDrops | Self::TunnelQueue | Self::TunnelTimeouts | Self::TunnelRetransmits => Bearer::Tunnel,
+            Self::TunnelDrops
+            | Self::TunnelQueue
+            | Self::TunnelTimeouts
+            | Self::TunnelRetransmits
+            | Self::TunnelRtt => Bearer::Tunnel,
             _ => Bearer::Flow,
         }
     }
@@ -123,7 +131,8 @@ impl Kind {
             Self::LineShare => "of the line's rate",
             Self::WindowShare => "of a window per round trip",
             Self::Duration | Self::DurationMedian | Self::Transfer => "s",
-            Self::RttMin | Self::RttMax | Self::RttMean | Self::PingMedian | Self::PingHigh => "ms",
+            Self::RttMin | Self::RttMax | Self::RttMean | Self::PingMedian | Self::PingHigh | Self::TunnelRtt => "ms",
+            Self::Jain => "Jain's index",
             Self::SsthreshMin => "segments",
             Self::Collapsed => "streams",
             Self::QueueDrops | Self::TunnelDrops => "packets dropped",

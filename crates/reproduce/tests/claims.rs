@@ -88,7 +88,7 @@ fn start(claim: &Claim) -> Assigned {
 /// Values for which all of a claim holds.
 fn agreeing(claim: &Claim) -> Assigned {
     let mut values = start(claim);
-    for _ in 0..20 {
+    for _ in 0..100 {
         let wrong = claim.compare.iter().find(|compare| !holds(compare, &values));
         let Some(compare) = wrong else { return values };
         put(compare, inside(compare), &mut values);

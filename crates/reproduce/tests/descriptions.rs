@@ -94,6 +94,36 @@ fn other_starts_are_repetitions_of_a_point() {
 }
 
 #[test]
+fn a_comparison_is_made_for_each_combination_of_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let rates = r#"delay = ["10ms", "20ms"], "link.line.rate" = ["1Mbit/s", "2Mbit/s"]"#;
+    let description = DESCRIPTION
+        .replace("delay = [\"10ms\", \"20ms\"]", rates)
+        .replace("x = \"delay\"", "x = \"delay\"\nseries = [\"link.line.rate\"]");
+    let with = |compare: &str| {
+        let compare = format!("compare = [{{ {compare} }}]");
+        let text =
+            description.replace("compare = [{ ratio = [\"delay=20ms\", \"delay=10ms\"], below = 1.0 }]", &compare);
+        read(folder.path(), &text).map(|catalogue| {
+            let all = catalogue.experiments[0].claims[0].compare.iter();
+            all.map(|compare| compare.effects.iter().map(|terms| terms[0].written.clone()).collect::<Vec<_>>())
+                .collect::<Vec<_>>()
+        })
+    };
+    let each = r#"each = { "link.line.rate" = ["1Mbit/s", "2Mbit/s"] }, below = 1.0"#;
+    let [slow, fast] = ["1", "2"].map(|rate| format!("delay=20ms link.line.rate={rate}Mbit/s"));
+    let of = with(&format!("ratio = [\"delay=20ms\", \"delay=10ms\"], {each}")).unwrap();
+    assert_eq!(of, [[slow.clone()], [fast.clone()]]);
+    // Of the best there is one comparison, of all combinations.
+    let best = with(&format!("best = [[\"delay=20ms\", \"delay=10ms\"]], {each}")).unwrap();
+    assert_eq!(best, [[slow, fast]]);
+    let all = with(&format!("value = \"\", each = {{ {rates} }}, below = 1.0")).unwrap();
+    assert_eq!((all.len(), &all[1][0]), (4, &"delay=10ms link.line.rate=2Mbit/s".to_owned()));
+    let none = with("value = \"\", each = { delay = [] }, below = 1.0").unwrap_err();
+    assert!(none.contains("experiment.toml:18: ") && none.contains("compare.each.delay has no value"), "{none}");
+}
+
+#[test]
 fn what_is_wrong_is_told_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     for (from, to, line, said) in [

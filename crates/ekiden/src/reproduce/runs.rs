@@ -233,14 +233,15 @@ fn save_scenario(task: &Task) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// Whether a lab can be built here: whether one is.
+/// Whether a lab can be built here: whether that of the first run is, whose scenario has the kernel's values.
 fn lab_works(tasks: &[Task]) -> anyhow::Result<()> {
     let Some(task) = tasks.first() else { return Ok(()) };
-    let Some(node) = task.plan.scenarios.first().and_then(|scenario| scenario.nodes.keys().next()) else {
-        return Ok(());
-    };
+    let node = task.plan.scenarios.first().and_then(|scenario| scenario.nodes.keys().next());
+    let Some((node, run)) = node.zip(task.plan.runs.first()) else { return Ok(()) };
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
-    let file = save_scenario(task)?;
+    let folder = tempfile::tempdir().context("cannot make a folder for a lab's scenario")?;
+    let file = folder.path().join(SCENARIO);
+    std::fs::write(&file, &run.scenario).with_context(|| file.display().to_string())?;
     let mut command = Command::new(program);
     let output =
         command.args(["lab", "shell"]).arg(&file).args([node, "--", "true"]).output().context("cannot start a lab")?;

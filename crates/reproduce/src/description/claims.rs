@@ -94,7 +94,7 @@ pub(crate) fn read(raw: &RawClaim, source: Source<'_>, seen: &Seen<'_>) -> Resul
         says: raw.says.get_ref().trim().into(),
         page: raw.page.clone(),
         published: raw.published.clone(),
-        compare: raw.compare.iter().map(|compare| reader.comparison(compare)).collect::<Result<_, _>>()?,
+        compare: reader.comparisons()?,
         missing: raw.missing.as_ref().map(|missing| missing.trim().into()),
         because: Because { simulator: raw.because.simulator.clone(), kernel: raw.because.kernel.clone() },
         margin: match &raw.margin {
@@ -115,7 +115,29 @@ impl Reader<'_> {
         Err(self.source.error(Some(at), reason.into()))
     }
 
-    fn comparison(&self, raw: &RawCompare) -> Result<Comparison, ConfigError> {
+    fn comparisons(&self) -> Result<Vec<Comparison>, ConfigError> {
+        let all = self.claim.compare.iter().map(|raw| self.of_each(raw)).collect::<Result<Vec<_>, _>>()?;
+        Ok(all.into_iter().flatten().collect())
+    }
+
+    /// A comparison for each combination of `each`; the best is one of all combinations.
+    fn of_each(&self, raw: &RawCompare) -> Result<Vec<Comparison>, ConfigError> {
+        let mut more = vec![String::new()];
+        for (key, values) in &raw.each {
+            if values.is_empty() {
+                return self.error(key.span(), format!("compare.each.{} has no value", key.get_ref()));
+            }
+            let with = |before: &String, value: &Text| format!("{before} {}={}", key.get_ref(), value.get_ref());
+            more = more.iter().flat_map(|before| values.iter().map(move |value| with(before, value))).collect();
+        }
+        match raw.best {
+            Some(_) => Ok(vec![self.comparison(raw, &more)?]),
+            None => more.chunks(1).map(|more| self.comparison(raw, more)).collect(),
+        }
+    }
+
+    /// Each of `more` is added to all points, for an effect of its own.
+    fn comparison(&self, raw: &RawCompare, more: &[String]) -> Result<Comparison, ConfigError> {
         let claim = self.claim.says.span();
         let written: Vec<Vec<&Text>> = match (&raw.value, &raw.ratio, &raw.best) {
             (Some(value), None, None) => vec![vec![value]],
@@ -146,7 +168,8 @@ impl Reader<'_> {
         let Some(of) = of else {
             return self.error(claim, "compare: it needs a quantity: of = \"goodput FLOW\", here or in the claim");
         };
-        let effects = written.iter().map(|points| self.terms(points, of)).collect::<Result<Vec<_>, _>>()?;
+        let effects = written.iter().flat_map(|points| more.iter().map(|more| self.terms(points, more, of)));
+        let effects = effects.collect::<Result<Vec<_>, _>>()?;
         let effect = effects.first();
         if effect.is_some_and(|terms| terms.len() == 4)
             && [above, below].into_iter().flatten().any(|bound| bound <= 0.0)
@@ -167,7 +190,7 @@ impl Reader<'_> {
         }
     }
 
-    fn terms(&self, points: &[&Text], of: &Spanned<OneOrMore>) -> Result<Vec<Term>, ConfigError> {
+    fn terms(&self, points: &[&Text], more: &str, of: &Spanned<OneOrMore>) -> Result<Vec<Term>, ConfigError> {
         let names = &of.get_ref().0;
         if names.len() != 1 && names.len() != points.len() {
             let reason =
@@ -178,18 +201,16 @@ impl Reader<'_> {
         let quantities: Vec<Quantity> =
             quantities.collect::<Result<_, _>>().or_else(|reason| self.error(of.span(), format!("of: {reason}")))?;
         let mut terms: Vec<Term> = Vec::new();
-        for (number, written) in points.iter().enumerate() {
-            let at = Selector::parse(written.get_ref()).and_then(|selector| selector.one(self.seen));
-            let at = at.or_else(|reason| self.error(written.span(), format!("'{}': {reason}", written.get_ref())))?;
+        for (number, point) in points.iter().enumerate() {
+            let written = format!("{}{more}", point.get_ref()).trim().to_owned();
+            let at = Selector::parse(&written).and_then(|selector| selector.one(self.seen));
+            let at = at.or_else(|reason| self.error(point.span(), format!("'{written}': {reason}")))?;
             let of_point = &quantities[number.min(quantities.len() - 1)];
             self.check(at, of_point).or_else(|reason| self.error(of.span(), format!("of: {reason}")))?;
             if terms.iter().any(|term| term.at == at && (points.len() == 4 || term.of == *of_point)) {
-                return self.error(
-                    written.span(),
-                    format!("'{}': this point stands in the comparison twice", written.get_ref()),
-                );
+                return self.error(point.span(), format!("'{written}': this point stands in the comparison twice"));
             }
-            terms.push(Term { written: written.get_ref().clone(), at, of: of_point.clone() });
+            terms.push(Term { written, at, of: of_point.clone() });
         }
         Ok(terms)
     }

@@ -92,6 +92,8 @@ pub(crate) struct RawCompare {
     pub value: Option<Text>,
     pub ratio: Option<Spanned<Vec<Text>>>,
     pub best: Option<Spanned<Vec<Spanned<Vec<Text>>>>>,
+    #[serde(default)]
+    pub each: IndexMap<Text, Vec<Text>>,
     pub of: Option<Spanned<OneOrMore>>,
     pub above: Option<Spanned<f64>>,
     pub below: Option<Spanned<f64>>,

@@ -40,6 +40,7 @@ impl Quantity {
             Kind::Megabytes => sum(flows().map(|flow| flow.goodput_bit_s as f64 / 8e6)),
             Kind::LineShare => Some(self.goodput(record, scenario, samples)? / self.line(scenario)?),
             Kind::WindowShare => Some(self.goodput(record, scenario, samples)? / self.windows(scenario)?),
+            Kind::Jain => jain(flows().map(|flow| flow.goodput_bit_s as f64)),
             Kind::Duration => greatest(flows().map(|flow| flow.duration_us as f64 / 1e6)),
             Kind::DurationMedian => {
                 let mut all: Vec<f64> = flows().map(|flow| flow.duration_us as f64 / 1e6).collect();
@@ -78,6 +79,10 @@ impl Quantity {
             Kind::TunnelQueue => {
                 let own = record.tunnels.iter().filter(|tunnel| self.is_of(&tunnel.tunnel));
                 greatest(own.map(|tunnel| tunnel.queue_max_bytes as f64 / 1e3))
+            }
+            Kind::TunnelRtt => {
+                let own = record.tunnels.iter().filter(|tunnel| self.is_of(&tunnel.tunnel));
+                greatest(own.filter_map(|tunnel| tunnel.rtt_max_us).map(milliseconds))
             }
         }
     }
@@ -174,6 +179,13 @@ fn transfer<'a>(flows: impl Iterator<Item = &'a Flow>) -> Option<f64> {
     greatest(flows.iter().map(|flow| (flow.duration_us as f64 - shift) / 1e6))
 }
 
+/// Jain's index of fairness: 1 if all are equal, 1 / n if one has all. `None` if nobody has anything.
+fn jain(rates: impl Iterator<Item = f64>) -> Option<f64> {
+    let (number, sum, squares) = rates
+        .fold((0.0, 0.0, 0.0), |(number, sum, squares), rate| (number + 1.0, sum + rate, rate.mul_add(rate, squares)));
+    (squares > 0.0).then(|| sum * sum / (number * squares))
+}
+
 fn milliseconds(us: u64) -> f64 {
     us as f64 / 1e3
 }
@@ -192,7 +204,7 @@ fn least(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Quantity, Sample};
+    use super::{Quantity, Sample, jain};
 
     fn sample(at_ms: u64, connection: u32, received_bytes: u64, rtt_us: u64) -> Sample {
         Sample {
@@ -240,6 +252,14 @@ mod tests {
     fn files_before_the_last_one_count_whole() {
         let samples = [sample(0, 0, 100_000, 1), sample(1000, 1, 50_000, 1), sample(2000, 2, 0, 1)];
         assert_eq!(of("goodput f from 0s", "file = \"125KB\"\n", &samples), Some(0.6));
+    }
+
+    #[test]
+    fn shares_are_fair_if_they_are_equal() {
+        let of = |rates: &[f64]| jain(rates.iter().copied());
+        assert_eq!(of(&[3.0, 3.0, 3.0, 3.0]), Some(1.0));
+        assert_eq!(of(&[3.0, 0.0, 0.0, 0.0]), Some(0.25));
+        assert_eq!(of(&[0.0]), None);
     }
 
     #[test]

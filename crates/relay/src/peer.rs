@@ -2,14 +2,13 @@
 
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Open, decode_failed, decode_opened};
+use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Open, Opened, decode_failed};
 use ekiden_relay_proto::{Failure, FailureCode};
-use ekiden_transport::frames::{invalid, read_frame, read_rest};
+use ekiden_transport::frames::{self, invalid, read_frame, read_rest};
 use ekiden_transport::segments::Segments;
 use ekiden_transport::{Connection, is_transient};
 use ekiden_units::Bytes;
@@ -43,7 +42,7 @@ pub async fn open(
     first: &str,
     request: &Open,
     early: Early<'_>,
-) -> Result<(Connection, SocketAddr), Failure> {
+) -> Result<(Connection, Opened), Failure> {
     let config = node.config();
     let Some(peer) = config.peers.get(first) else {
         let text = format_args!("node {} does not know the node '{first}'", config.name);
@@ -79,7 +78,7 @@ async fn open_at(
     request: &[u8],
     early: &Early<'_>,
     is_member: bool,
-) -> Result<(Connection, SocketAddr), Failure> {
+) -> Result<(Connection, Opened), Failure> {
     // Every node of the chain has the limit `connect` to reach the next, but only one of them waits at a time.
     let limit = config.limits.connect * 2;
     // Where there may be another path, a silent node has only this long to acknowledge.
@@ -213,7 +212,7 @@ async fn something_said(stream: &Connection) -> io::Result<()> {
 
 /// A peer's answer to OPEN.
 enum OpenReply {
-    Opened(SocketAddr),
+    Opened(Opened),
     Failed(Failure),
 }
 
@@ -314,7 +313,10 @@ async fn ask_with(
         let mut header = [0; HEADER_BYTES];
         match stream.receive(&mut header).await {
             Ok(0) => Err(Unanswered::Ended),
-            Ok(n) => Ok(read_rest(stream, header, n).await?),
+            Ok(n) => {
+                let first = read_rest(stream, header, n).await?;
+                Ok(frames::answer(stream, first).await?)
+            }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Unanswered::Broken(error)),
             Err(error) => Err(Unanswered::Reset(error)),
         }
@@ -340,11 +342,11 @@ async fn ask_with(
     };
     match kind {
         FrameKind::Opened => {
-            let bound = decode_opened(&body).map_err(invalid)?;
+            let opened = Opened::decode(&body).map_err(invalid)?;
             if let Some(speaker) = speaker {
                 consume(speaker, *once).map_err(Unanswered::Abandoned)?;
             }
-            Ok(OpenReply::Opened(bound))
+            Ok(OpenReply::Opened(opened))
         }
         FrameKind::Failed => {
             let failure = decode_failed(&body).map_err(invalid)?;
@@ -360,9 +362,10 @@ fn answered(
     peer: &Peer,
     stream: Connection,
     answer: OpenReply,
-) -> Result<(Connection, SocketAddr), Failure> {
+) -> Result<(Connection, Opened), Failure> {
+    node.builds.learn(name, stream.about());
     match answer {
-        OpenReply::Opened(bound) => Ok((stream, bound)),
+        OpenReply::Opened(opened) => Ok((stream, opened)),
         OpenReply::Failed(failure) => {
             // END ends the stream for the peer, even if payload is still on its way.
             let end = Header { kind: FrameKind::End, length: 0 }.encode();

@@ -3,11 +3,17 @@
 use std::fmt::Display;
 use std::io;
 
-use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_FILL, MAX_UNPROVEN, ProtocolError};
+use ekiden_relay_proto::leg::{
+    About, Found, FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_FILL, MAX_UNPROVEN, ProtocolError,
+};
 
+use crate::connection::Connection;
 use crate::wire::{self, Wire};
 
-/// Reads one control frame, and not a byte more.
+/// How many frames that it does not know a node skips one after another.
+const SKIPPED_MOST: usize = 16;
+
+/// Reads one control frame, and not a byte more. Those before it that this node does not know are skipped.
 ///
 /// # Errors
 /// [`io::ErrorKind::UnexpectedEof`]: the connection ended. [`io::ErrorKind::InvalidData`]: the bytes are no control frame, see
@@ -52,7 +58,7 @@ pub async fn read_rest(
     n: usize,
 ) -> io::Result<(FrameKind, Vec<u8>)> {
     wire::receive_exact(stream, &mut header[n..]).await?;
-    let header = Header::decode(header).map_err(broken)?;
+    let header = known(stream, header).await?;
     if matches!(header.kind, FrameKind::Data | FrameKind::Told) {
         return Err(invalid(format_args!("{:?} where a control frame was due", header.kind)));
     }
@@ -67,21 +73,63 @@ pub async fn read_rest(
     Ok((header.kind, body))
 }
 
+/// The header of the first frame that this node knows, if `first` is not that of one: others before it are skipped.
+async fn known(stream: &impl Wire, mut first: [u8; HEADER_BYTES]) -> io::Result<Header> {
+    for _ in 0..=SKIPPED_MOST {
+        match Header::read(first).map_err(broken)? {
+            Found::Known(header) => return Ok(header),
+            Found::Unknown(unknown) => {
+                wire::receive_exact(stream, &mut vec![0; unknown.length() as usize]).await?;
+                wire::receive_exact(stream, &mut first).await?;
+            }
+        }
+    }
+    Err(invalid("frames that this node does not know, again and again"))
+}
+
+/// Reads the answer to a request. What the other end says of itself before its first one is kept with the connection.
+///
+/// # Errors
+/// As [`read_frame`].
+pub async fn read_answer(connection: &Connection) -> io::Result<(FrameKind, Vec<u8>)> {
+    let first = read_frame(connection).await?;
+    answer(connection, first).await
+}
+
+/// As [`read_answer`], after a frame has been read.
+///
+/// # Errors
+/// As [`read_frame`].
+pub async fn answer(connection: &Connection, first: (FrameKind, Vec<u8>)) -> io::Result<(FrameKind, Vec<u8>)> {
+    match first {
+        (FrameKind::About, body) => {
+            connection.hear(About::decode(&body).map_err(invalid)?);
+            read_frame(connection).await
+        }
+        other => Ok(other),
+    }
+}
+
 /// Reads the answer to ASK, which may be longer than other frames.
 ///
 /// # Errors
 /// As [`read_frame`].
-pub async fn read_told(stream: &impl Wire) -> io::Result<Vec<u8>> {
-    let mut header = [0; HEADER_BYTES];
-    wire::receive_exact(stream, &mut header).await?;
-    match Header::decode(header).map_err(broken)? {
-        Header { kind: FrameKind::Told, length } => {
-            let mut body = vec![0; length as usize];
-            wire::receive_exact(stream, &mut body).await?;
-            Ok(body)
+pub async fn read_told(connection: &Connection) -> io::Result<Vec<u8>> {
+    for _ in 0..2 {
+        let mut header = [0; HEADER_BYTES];
+        wire::receive_exact(connection, &mut header).await?;
+        let header = known(connection, header).await?;
+        if !matches!(header.kind, FrameKind::Told | FrameKind::About) {
+            return Err(invalid(format_args!("{:?} instead of TOLD", header.kind)));
         }
-        other => Err(invalid(format_args!("{:?} instead of TOLD", other.kind))),
+        let mut body = vec![0; header.length as usize];
+        wire::receive_exact(connection, &mut body).await?;
+        match header.kind {
+            FrameKind::Told => return Ok(body),
+            _ => connection.hear(About::decode(&body).map_err(invalid)?),
+        }
     }
+    Err(invalid("About twice, instead of TOLD"))
 }
 
 /// Sends a frame without a body.

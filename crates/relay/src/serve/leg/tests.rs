@@ -31,7 +31,7 @@ async fn left_by_its_dialler(client: Option<SocketAddr>) -> (bool, io::Result<us
     small.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let hosts = small.listen(1).unwrap();
     let request =
-        Open { chain: Vec::new(), class: String::new(), target: hosts.local_addr().unwrap().into(), client, id: None };
+        Open { chain: Vec::new(), class: String::new(), target: hosts.local_addr().unwrap().into(), client, id: None, passed: Vec::new() };
     let (mut dialler, serving) = asked(node, request).await;
     let (mut host, _) = hosts.accept().await.unwrap();
     dialler.write_all(&Header::frame(FrameKind::Data, &vec![7; BYTES])).await.unwrap();
@@ -83,7 +83,7 @@ async fn the_socket_of_a_stream_that_is_over_connects_again() {
     let tcp = node.config().tcp.clone();
     let hosts = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = hosts.local_addr().unwrap();
-    let request = Open { chain: Vec::new(), class: String::new(), target: target.into(), client: None, id: None };
+    let request = Open { chain: Vec::new(), class: String::new(), target: target.into(), client: None, id: None, passed: Vec::new() };
     let (mut dialler, serving) = asked(node, request).await;
     let (mut host, _) = hosts.accept().await.unwrap();
     dialler.write_all(&Header { kind: FrameKind::End, length: 0 }.encode()).await.unwrap();

@@ -27,7 +27,7 @@ fn receive(
             let there = cut - used;
             if decoder.payload() > 0 {
                 let n = there.min(decoder.payload() as usize);
-                let is_unknown = decoder.unknown().is_some();
+                let is_unknown = decoder.is_unknown();
                 decoder.took_payload(n as u32);
                 (payload, used) = (payload + if is_unknown { 0 } else { n as u64 }, used + n);
                 continue;

@@ -124,12 +124,20 @@ fn of_node(running: &Running, columns: Option<usize>) -> String {
     let peers = running.peers.iter().map(|peer| {
         let state = if peer.is_failing { "not reached" } else { "" };
         let build = peer.build.clone().unwrap_or_default();
-        vec![peer.name.clone(), peer.address.clone(), peer.streams.to_string(), peer.idle.to_string(), build, state.into()]
+        vec![
+            peer.name.clone(),
+            peer.address.clone(),
+            peer.streams.to_string(),
+            peer.idle.to_string(),
+            build,
+            state.into(),
+        ]
     });
     table(&["peer", "address", "streams", "idle", "ekiden", ""], peers.collect());
-    let nodes = running.nodes.iter().map(|one| {
-        vec![one.name.clone(), one.open.to_string(), one.build.clone().unwrap_or_default()]
-    });
+    let nodes = running
+        .nodes
+        .iter()
+        .map(|one| vec![one.name.clone(), one.open.to_string(), one.build.clone().unwrap_or_default()]);
     table(&["streams of node", "open", "ekiden"], nodes.collect());
     let users = running.users.iter().map(|one: &Open| vec![one.name.clone(), one.open.to_string()]);
     table(&["user", "connections"], users.collect());

@@ -64,7 +64,11 @@ fn of_several_versions_one_is_taken_that_both_speak_and_otherwise_both_are_named
     assert_eq!(body(&answered, FrameKind::Hello)[0], newest);
     let refused = Acceptor::new(KEY, [2; 32]).hello(&offer(&[newest + 2, newest + 1])).unwrap_err();
     assert_eq!(refused, HandshakeError::Version(vec![newest + 2, newest + 1]));
-    let said = format!("the other node speaks version {}, {} of the leg protocol, and this one {newest}", newest + 2, newest + 1);
+    let said = format!(
+        "the other node speaks version {}, {} of the leg protocol, and this one {newest}",
+        newest + 2,
+        newest + 1
+    );
     assert_eq!(refused.to_string(), said);
     for malformed in [&[][..], &[0], &[1, 2], &offer(&[]), &offer(&[2; 17]), &[&offer(&[2])[..], &[0]].concat()] {
         assert_eq!(Acceptor::new(KEY, [2; 32]).hello(malformed), Err(HandshakeError::Malformed), "{malformed:?}");
@@ -120,10 +124,7 @@ fn the_byte_layouts_are_those_of_the_document() {
     assert_eq!(encode_failed(&failure), b"\x05\0\0\0\0\0\0\x04\x01\x02no");
     assert_eq!(encode_ask(&["tokyo".to_owned()]), b"\x0a\0\0\0\0\0\0\x07\x01\x05tokyo");
     let about = About { build: "0.1.0".into(), capabilities: 5, asks: true };
-    assert_eq!(
-        about.encode(),
-        b"\x0e\x01\0\0\0\0\0\x19\0\x01\0\x050.1.0\0\x02\0\x08\0\0\0\0\0\0\0\x05\0\x03\0\0"
-    );
+    assert_eq!(about.encode(), b"\x0e\x01\0\0\0\0\0\x19\0\x01\0\x050.1.0\0\x02\0\x08\0\0\0\0\0\0\0\x05\0\x03\0\0");
     assert_eq!(Header { kind: FrameKind::Data, length: 258 }.encode(), *b"\x06\0\0\0\0\0\x01\x02");
     assert_eq!(Header { kind: FrameKind::Delivered, length: 0 }.encode(), *b"\x09\0\0\0\0\0\0\0");
     assert!(Header::decode(*b"\x09\0\0\0\0\0\0\x01").is_err());
@@ -161,7 +162,10 @@ fn unknown_fields_are_passed_on_unless_they_are_for_this_node_alone_and_refused_
     ] {
         assert_eq!((read(&["tokyo"], kind), read(&[], kind)), (in_the_middle, at_the_exit), "{kind:#x}");
     }
-    assert_eq!(error(100 | REQUIRED).to_string(), "a Open frame that requires field 0x8064, which this node does not know");
+    assert_eq!(
+        error(100 | REQUIRED).to_string(),
+        "a Open frame that requires field 0x8064, which this node does not know"
+    );
 }
 
 #[test]
@@ -208,13 +212,13 @@ fn what_is_skipped_in_a_stream_is_none_of_its_payload() {
     let mut decoder = FrameDecoder::default();
     let unknown = [77, 1, 0, 0, 0, 0, 0, 2];
     assert!(matches!(decoder.took_header(&unknown), Ok(Some(Event::Unknown(_)))));
-    assert!(decoder.payload() == 2 && decoder.unknown().is_some());
+    assert!(decoder.payload() == 2 && decoder.is_unknown());
     decoder.took_payload(1);
-    assert!(decoder.unknown().is_some());
+    assert!(decoder.is_unknown());
     decoder.took_payload(1);
-    assert_eq!(decoder.unknown(), None);
+    assert!(!decoder.is_unknown());
     assert_eq!(decoder.took_header(&Header { kind: FrameKind::Data, length: 3 }.encode()), Ok(Some(Event::Data(3))));
-    assert_eq!(decoder.unknown(), None);
+    assert!(!decoder.is_unknown());
     decoder.took_payload(3);
     decoder.took_header(&Header { kind: FrameKind::End, length: 0 }.encode()).unwrap();
     assert_eq!(decoder.took_header(&unknown), Err(ProtocolError::UnknownType(77)), "behind END");
@@ -351,7 +355,7 @@ fn receive(
         let bytes = &wire[at..at + n];
         at += n;
         if due > 0 {
-            payload += if decoder.unknown().is_some() { 0 } else { n };
+            payload += if decoder.is_unknown() { 0 } else { n };
             decoder.took_payload(n as u32);
             continue;
         }

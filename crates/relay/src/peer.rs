@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Open, Opened, decode_failed};
+use ekiden_relay_proto::leg::{About, FrameKind, HEADER_BYTES, Header, Open, Opened, decode_failed};
 use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::frames::{self, invalid, read_frame, read_rest};
 use ekiden_transport::segments::Segments;
@@ -37,12 +37,7 @@ const SILENCE_STEP: Duration = Duration::from_millis(250);
 const SYN_AGAIN: Duration = Duration::from_secs(2);
 
 /// Opens a stream at a peer.
-pub async fn open(
-    node: &Node,
-    first: &str,
-    request: &Open,
-    early: Early<'_>,
-) -> Result<(Connection, Opened), Failure> {
+pub async fn open(node: &Node, first: &str, request: &Open, early: Early<'_>) -> Result<(Connection, Opened), Failure> {
     let config = node.config();
     let Some(peer) = config.peers.get(first) else {
         let text = format_args!("node {} does not know the node '{first}'", config.name);
@@ -254,7 +249,7 @@ async fn ask(
     request: &[u8],
     early: &Early<'_>,
     silence: Option<Duration>,
-) -> Result<OpenReply, Unanswered> {
+) -> Result<(Option<About>, OpenReply), Unanswered> {
     let mut once = 0;
     let answer = tokio::select! {
         biased;
@@ -283,7 +278,7 @@ async fn ask_with(
     request: &[u8],
     early: &Early<'_>,
     once: &mut usize,
-) -> Result<OpenReply, Unanswered> {
+) -> Result<(Option<About>, OpenReply), Unanswered> {
     let mut request = request.to_vec();
     let framing = if matches!(early, Early::Node(_)) { Framing::Leg } else { Framing::Raw };
     let speaker = match early {
@@ -321,7 +316,7 @@ async fn ask_with(
             Err(error) => Err(Unanswered::Reset(error)),
         }
     });
-    let (kind, body) = match speaker.filter(|_| *once == 0) {
+    let (about, (kind, body)) = match speaker.filter(|_| *once == 0) {
         None => answer.await?,
         Some(speaker) => loop {
             tokio::select! {
@@ -346,11 +341,11 @@ async fn ask_with(
             if let Some(speaker) = speaker {
                 consume(speaker, *once).map_err(Unanswered::Abandoned)?;
             }
-            Ok(OpenReply::Opened(opened))
+            Ok((about, OpenReply::Opened(opened)))
         }
         FrameKind::Failed => {
             let failure = decode_failed(&body).map_err(invalid)?;
-            Ok(OpenReply::Failed(failure))
+            Ok((about, OpenReply::Failed(failure)))
         }
         other => Err(invalid(format_args!("{other:?} frame instead of an answer to OPEN")).into()),
     }
@@ -361,9 +356,9 @@ fn answered(
     name: &str,
     peer: &Peer,
     stream: Connection,
-    answer: OpenReply,
+    (about, answer): (Option<About>, OpenReply),
 ) -> Result<(Connection, Opened), Failure> {
-    node.builds.learn(name, stream.about());
+    node.builds.learn(name, about.as_ref());
     match answer {
         OpenReply::Opened(opened) => Ok((stream, opened)),
         OpenReply::Failed(failure) => {

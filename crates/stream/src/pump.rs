@@ -38,6 +38,10 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; Sizes::USUAL.large + HEADER_BYTES]);
 }
 
+/// A part of a frame. Boxed: there is seldom one.
+#[derive(Debug)]
+struct Passing(Vec<u8>);
+
 /// One direction of a stream.
 #[derive(Debug)]
 pub struct Pump<W: Wire> {
@@ -58,7 +62,7 @@ pub struct Pump<W: Wire> {
     rest: Vec<u8>,
     rest_sent: u32,
     /// What has come of a frame that this node does not know and passes on.
-    passing: Vec<u8>,
+    passing: Option<Box<Passing>>,
     /// Present while it holds bytes.
     pipe: Option<W::Pipe>,
     /// The memory that it holds while it waits, in the budget.
@@ -202,7 +206,7 @@ impl<W: Wire> Pump<W> {
     }
 
     fn discard(&mut self) {
-        (self.rest, self.rest_sent, self.passing, self.pipe) = (Vec::new(), 0, Vec::new(), None);
+        (self.rest, self.rest_sent, self.passing, self.pipe) = (Vec::new(), 0, None, None);
     }
 
     /// After the END to a node: tells it that what it sends is refused.
@@ -247,7 +251,8 @@ impl<W: Wire> Pump<W> {
     pub fn poll(&mut self, cx: &mut Context<'_>, from: &W, to: &W) -> Poll<Result<(), PumpError>> {
         let polled = self.advance(cx, from, to);
         let piped = self.pipe.as_mut().map_or(0, Pipe::wait);
-        self.holding.set(self.rest.capacity() + self.passing.capacity() + piped + from.unread() + to.unsent());
+        let passing = self.passing.as_ref().map_or(0, |passing| passing.0.capacity());
+        self.holding.set(self.rest.capacity() + passing + piped + from.unread() + to.unsent());
         polled
     }
 
@@ -303,7 +308,7 @@ impl<W: Wire> Pump<W> {
     /// Reads one piece and writes what the receiver takes of it at once. Returns how much of a turn it used.
     fn fill(&mut self, cx: &mut Context<'_>, from: &W, to: &W) -> Poll<Result<usize, PumpError>> {
         let due = match self.source {
-            Source::Frames(decoder, _) if decoder.unknown().is_some() => return self.skip(cx, from),
+            Source::Frames(decoder, _) if decoder.is_unknown() => return self.skip(cx, from),
             Source::UntilEnd(_) => u64::MAX,
             Source::Exactly(0) | Source::Frames(_, Part::Exactly(0)) => {
                 self.phase = Phase::Ended;
@@ -416,11 +421,11 @@ impl<W: Wire> Pump<W> {
                 return Poll::Ready(Err(PumpError::Truncated));
             }
             decoder.took_payload(n as u32);
-            if !self.passing.is_empty() {
-                self.passing.extend(&scratch[..n]);
-                if n == due {
-                    self.rest = std::mem::take(&mut self.passing);
-                }
+            if let Some(passing) = &mut self.passing {
+                passing.0.extend(&scratch[..n]);
+            }
+            if let Some(passing) = self.passing.take_if(|_| n == due) {
+                self.rest = passing.0;
             }
             Poll::Ready(Ok(COPYING * n))
         })
@@ -431,7 +436,7 @@ impl<W: Wire> Pump<W> {
         if self.framing == Framing::Leg && unknown.is_passed() && self.refused.is_none() {
             match unknown.length() {
                 0 => self.rest.extend(unknown.encode()),
-                _ => self.passing = unknown.encode().to_vec(),
+                _ => self.passing = Some(Box::new(Passing(unknown.encode().to_vec()))),
             }
         }
     }

@@ -7,13 +7,12 @@ use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::os::fd::AsFd;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use ekiden_keys::Fingerprint;
 use ekiden_net::socket::{self, KeepaliveTimeouts};
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_relay_proto::leg::About;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -28,8 +27,6 @@ mod pieces;
 pub struct Connection {
     socket: TcpStream,
     tls: Option<Tls>,
-    /// What the other end has said of itself. Boxed: hosts say nothing.
-    about: OnceLock<Box<About>>,
 }
 
 /// An idle connection outside of any event loop. When dropped, it ends cleanly.
@@ -45,7 +42,7 @@ struct Tls(Box<Mutex<Session>>);
 
 impl From<TcpStream> for Connection {
     fn from(socket: TcpStream) -> Self {
-        Self { socket, tls: None, about: OnceLock::new() }
+        Self { socket, tls: None }
     }
 }
 
@@ -57,8 +54,7 @@ impl Connection {
     /// [`io::ErrorKind::PermissionDenied`] if one of the two nodes refuses the other's key. If it is this one, the other has
     /// been sent an alert.
     pub async fn start_tls(socket: TcpStream, session: Session) -> io::Result<Self> {
-        let tls = Some(Tls(Box::new(Mutex::new(session))));
-        let connection = Self { socket, tls, about: OnceLock::new() };
+        let connection = Self { socket, tls: Some(Tls(Box::new(Mutex::new(session)))) };
         match connection.shake_hands().await {
             Ok(()) => Ok(connection),
             Err(error) => {
@@ -91,16 +87,6 @@ impl Connection {
     /// With TLS, the key that the other side has proven to have.
     pub fn peer_key(&self) -> Option<Fingerprint> {
         self.tls.as_ref()?.lock().peer_key().map(|key| Fingerprint::of(key))
-    }
-
-    /// What the other end, a node, has said of itself since this connection was made or woken.
-    pub fn about(&self) -> Option<&About> {
-        self.about.get().map(|about| &**about)
-    }
-
-    /// The other end has said this of itself. What it says again is not heard.
-    pub fn hear(&self, about: About) {
-        let _ = self.about.set(Box::new(about));
     }
 
     /// Whether there may be something to receive.
@@ -308,7 +294,7 @@ impl Resting {
     /// Brings the connection back into the current event loop.
     pub fn wake(mut self) -> io::Result<Connection> {
         let socket = self.socket.take().ok_or(io::ErrorKind::NotConnected)?;
-        Ok(Connection { socket: TcpStream::from_std(socket)?, tls: self.tls.take(), about: OnceLock::new() })
+        Ok(Connection { socket: TcpStream::from_std(socket)?, tls: self.tls.take() })
     }
 }
 

@@ -7,7 +7,6 @@ use ekiden_relay_proto::leg::{
     About, Found, FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_FILL, MAX_UNPROVEN, ProtocolError,
 };
 
-use crate::connection::Connection;
 use crate::wire::{self, Wire};
 
 /// How many frames that it does not know a node skips one after another.
@@ -87,49 +86,41 @@ async fn known(stream: &impl Wire, mut first: [u8; HEADER_BYTES]) -> io::Result<
     Err(invalid("frames that this node does not know, again and again"))
 }
 
-/// Reads the answer to a request. What the other end says of itself before its first one is kept with the connection.
+/// The answer to a request whose first frame is read: that frame, or the next one behind what the other node says of itself.
 ///
 /// # Errors
 /// As [`read_frame`].
-pub async fn read_answer(connection: &Connection) -> io::Result<(FrameKind, Vec<u8>)> {
-    let first = read_frame(connection).await?;
-    answer(connection, first).await
-}
-
-/// As [`read_answer`], after a frame has been read.
-///
-/// # Errors
-/// As [`read_frame`].
-pub async fn answer(connection: &Connection, first: (FrameKind, Vec<u8>)) -> io::Result<(FrameKind, Vec<u8>)> {
+pub async fn answer(
+    stream: &impl Wire,
+    first: (FrameKind, Vec<u8>),
+) -> io::Result<(Option<About>, (FrameKind, Vec<u8>))> {
     match first {
-        (FrameKind::About, body) => {
-            connection.hear(About::decode(&body).map_err(invalid)?);
-            read_frame(connection).await
-        }
-        other => Ok(other),
+        (FrameKind::About, body) => Ok((Some(About::decode(&body).map_err(invalid)?), read_frame(stream).await?)),
+        other => Ok((None, other)),
     }
 }
 
-/// Reads the answer to ASK, which may be longer than other frames.
+/// Reads the answer to ASK, which may be longer than other frames, and what the other node says of itself before it.
 ///
 /// # Errors
 /// As [`read_frame`].
-pub async fn read_told(connection: &Connection) -> io::Result<Vec<u8>> {
-    for _ in 0..2 {
+pub async fn read_told(stream: &impl Wire) -> io::Result<(Option<About>, Vec<u8>)> {
+    let mut about = None;
+    loop {
         let mut header = [0; HEADER_BYTES];
-        wire::receive_exact(connection, &mut header).await?;
-        let header = known(connection, header).await?;
-        if !matches!(header.kind, FrameKind::Told | FrameKind::About) {
+        wire::receive_exact(stream, &mut header).await?;
+        let header = known(stream, header).await?;
+        let is_about = header.kind == FrameKind::About && about.is_none();
+        if header.kind != FrameKind::Told && !is_about {
             return Err(invalid(format_args!("{:?} instead of TOLD", header.kind)));
         }
         let mut body = vec![0; header.length as usize];
-        wire::receive_exact(connection, &mut body).await?;
-        match header.kind {
-            FrameKind::Told => return Ok(body),
-            _ => connection.hear(About::decode(&body).map_err(invalid)?),
+        wire::receive_exact(stream, &mut body).await?;
+        if !is_about {
+            return Ok((about, body));
         }
+        about = Some(About::decode(&body).map_err(invalid)?);
     }
-    Err(invalid("About twice, instead of TOLD"))
 }
 
 /// Sends a frame without a body.

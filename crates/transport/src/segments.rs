@@ -25,7 +25,7 @@ use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::connection::Connection;
 use crate::first_of::first_of;
-use crate::frames::{invalid, read_answer};
+use crate::frames::{invalid, read_frame};
 
 /// The maximum segments of the attempts: as both ends' devices have it; what fits every path of IPv6, 1,280 bytes with the
 /// headers (RFC 8200 §5); what every host of IPv4 takes (RFC 9293 §3.7.1).
@@ -285,12 +285,12 @@ fn told(name: &str, full: u32, bytes: u32) -> impl Display {
     )
 }
 
-/// The answer to FILL: as many bytes as fill a segment of this side.
+/// Answers FILL: as many bytes as fill a segment of this side.
 ///
 /// # Errors
 /// The connection's.
-pub fn answer(connection: &Connection) -> io::Result<Vec<u8>> {
-    Ok(fill(tcp_info(connection.socket())?.mss_bytes))
+pub async fn answer(connection: &Connection) -> io::Result<()> {
+    connection.send_all(&fill(tcp_info(connection.socket())?.mss_bytes)).await
 }
 
 fn fill(segment: u32) -> Vec<u8> {
@@ -333,7 +333,7 @@ fn is_on_this_host(connection: &Connection) -> bool {
 /// Returns the length of the other end's full segment.
 async fn exchange(connection: Connection, first: Vec<u8>) -> io::Result<(Connection, u32)> {
     connection.send_all(&first).await?;
-    match read_answer(&connection).await? {
+    match read_frame(&connection).await? {
         (FrameKind::Fill, body) => Ok((connection, u32::try_from(body.len()).unwrap_or(u32::MAX))),
         (FrameKind::Failed, body) => Err(invalid(decode_failed(&body).map_err(invalid)?.text)),
         (other, _) => Err(invalid(format_args!("{other:?} where FILL was due"))),

@@ -452,9 +452,10 @@ fn explained(error: &Error, is_known: bool) -> io::Error {
         Error::AlertReceived(AlertDescription::CertificateUnknown) if is_known => {
             io::Error::new(PermissionDenied, OwnKeyRefusedError)
         }
-        Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => {
-            io::Error::new(InvalidData, format!("it speaks no version of the leg protocol that this node does ({versions}), or is no ekiden node"))
-        }
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => io::Error::new(
+            InvalidData,
+            format!("it speaks no version of the leg protocol that this node does ({versions}), or is no ekiden node"),
+        ),
         // With this alert a listener for clients answers TLS.
         Error::AlertReceived(AlertDescription::HandshakeFailure) => {
             io::Error::new(InvalidData, "it refuses to speak TLS: its address is not that of a leg listener")

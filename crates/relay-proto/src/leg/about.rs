@@ -50,7 +50,7 @@ impl About {
         let mut about = Self::default();
         let read = fields::read(body, Onward::No, |kind, value| {
             match kind {
-                BUILD => about.build = build(value)?,
+                BUILD => about.build = Self::build_of(value)?,
                 CAPABILITIES => about.capabilities = u64::from_be_bytes(value.try_into().ok()?),
                 ASKS => about.asks = true,
                 _ => return Some(false),
@@ -60,10 +60,11 @@ impl About {
         read.map_err(|error| MessageError::of(FrameKind::About, error))?;
         Ok(about)
     }
-}
 
-fn build(value: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(value).ok()?;
-    let is_one = text.len() <= About::BUILD_MOST && text.bytes().all(|byte| byte.is_ascii_graphic());
-    is_one.then(|| text.to_owned())
+    /// A build as another node says it; `None` if it cannot be one.
+    pub fn build_of(value: &[u8]) -> Option<String> {
+        let text = std::str::from_utf8(value).ok()?;
+        let is_one = text.len() <= Self::BUILD_MOST && text.bytes().all(|byte| byte.is_ascii_graphic());
+        is_one.then(|| text.to_owned())
+    }
 }

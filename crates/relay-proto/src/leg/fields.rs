@@ -48,11 +48,12 @@ pub fn read<'a>(
     while !rest.is_empty() {
         let (kind, value, after) = first(rest).ok_or(FieldError::Malformed)?;
         if !take(kind, value).ok_or(FieldError::Malformed)? {
-            let is_refused = kind & REQUIRED != 0 && match onward {
-                Onward::Yes => kind & HOP != 0,
-                Onward::No => true,
-                Onward::Answer => false,
-            };
+            let is_refused = kind & REQUIRED != 0
+                && match onward {
+                    Onward::Yes => kind & HOP != 0,
+                    Onward::No => true,
+                    Onward::Answer => false,
+                };
             if is_refused {
                 return Err(FieldError::Required(kind));
             }

@@ -223,15 +223,23 @@ impl Unknown {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FrameDecoder {
     payload: u32,
-    /// The frame whose body comes next, if it is not DATA.
-    unknown: Option<Unknown>,
+    /// The bytes that come next are the body of a frame that this side does not know.
+    is_unknown: bool,
     header: [u8; HEADER_BYTES],
     have: u8,
     /// The receiver is a dialler that has said END.
     has_said_end: bool,
+    ended: Ended,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Ended {
+    #[default]
+    Not,
     /// END has come. While the other direction runs, only RESET may follow; then DELIVERED.
-    has_ended: bool,
-    is_delivered: bool,
+    Said,
+    /// DELIVERED has come.
+    Delivered,
 }
 
 /// What a complete header means in an open stream.
@@ -257,12 +265,12 @@ impl FrameDecoder {
 
     /// Whether DELIVERED was heard.
     pub fn is_delivered(&self) -> bool {
-        self.is_delivered
+        self.ended == Ended::Delivered
     }
 
-    /// The frame to which the bytes of payload belong that come next, if they are none of the stream's.
-    pub fn unknown(&self) -> Option<Unknown> {
-        self.unknown
+    /// Whether the bytes of payload that come next are none of the stream's, but of a frame that this side does not know.
+    pub fn is_unknown(&self) -> bool {
+        self.is_unknown
     }
 
     /// The bytes of payload that come next.
@@ -279,7 +287,7 @@ impl FrameDecoder {
     pub fn took_payload(&mut self, n: u32) {
         debug_assert!(n <= self.payload);
         self.payload = self.payload.saturating_sub(n);
-        self.unknown = self.unknown.filter(|_| self.payload > 0);
+        self.is_unknown &= self.payload > 0;
     }
 
     /// Bytes of a header arrived: at most [`FrameDecoder::header_missing`], and only when no payload is due.
@@ -295,8 +303,10 @@ impl FrameDecoder {
         self.have = 0;
         let header = match Header::read(self.header)? {
             // From newer nodes: they say nothing between END and DELIVERED.
-            Found::Unknown(unknown) if self.has_ended => return Err(ProtocolError::UnknownType(unknown.kind)),
-            Found::Known(Header { kind: FrameKind::About, length }) if !self.has_ended => {
+            Found::Unknown(unknown) if self.ended != Ended::Not => {
+                return Err(ProtocolError::UnknownType(unknown.kind));
+            }
+            Found::Known(Header { kind: FrameKind::About, length }) if self.ended == Ended::Not => {
                 // It has been said before, or is not asked for.
                 let unknown = Unknown { kind: FrameKind::About as u8, flags: SKIPPABLE, length: length as u16 };
                 return Ok(Some(self.skips(unknown)));
@@ -306,17 +316,17 @@ impl FrameDecoder {
         };
         match header.kind {
             FrameKind::Reset => Ok(Some(Event::Reset(header.length as u8))),
-            FrameKind::Delivered if self.has_said_end && !self.is_delivered => {
-                (self.has_ended, self.is_delivered) = (true, true);
+            FrameKind::Delivered if self.has_said_end && !self.is_delivered() => {
+                self.ended = Ended::Delivered;
                 Ok(Some(Event::Delivered))
             }
-            other if self.has_ended => Err(ProtocolError::OutOfPlace(other)),
+            other if self.ended != Ended::Not => Err(ProtocolError::OutOfPlace(other)),
             FrameKind::Data => {
                 self.payload = header.length;
                 Ok(Some(Event::Data(header.length)))
             }
             FrameKind::End => {
-                self.has_ended = true;
+                self.ended = Ended::Said;
                 Ok(Some(Event::End))
             }
             other => Err(ProtocolError::OutOfPlace(other)),
@@ -325,7 +335,7 @@ impl FrameDecoder {
 
     fn skips(&mut self, unknown: Unknown) -> Event {
         self.payload = unknown.length();
-        self.unknown = Some(unknown).filter(|unknown| unknown.length > 0);
+        self.is_unknown = unknown.length > 0;
         Event::Unknown(unknown)
     }
 }

@@ -212,7 +212,8 @@ async fn read_request(
             (FrameKind::Fill, _) if fills == FILLS_MOST => return Err(invalid("FILL again and again")),
             (FrameKind::Fill, _) => {
                 fills += 1;
-                segments::answer(stream)?
+                timeout(node.config().limits.handshake, segments::answer(stream)).await??;
+                continue;
             }
             (FrameKind::Receipts, question) => {
                 sleep(node.overlay.wait_to_tell_receipts(&dialler.owner)).await;

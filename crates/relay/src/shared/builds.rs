@@ -17,10 +17,10 @@ impl Builds {
     pub fn learn(&self, who: &str, about: Option<&About>) {
         let Some(build) = about.map(|about| &about.build).filter(|build| !build.is_empty()) else { return };
         let mut known = self.lock();
+        let has_room = known.len() < KNOWN_MOST;
         match known.get_mut(who) {
-            Some(before) if before == build => {}
             Some(before) => before.clone_from(build),
-            None if known.len() < KNOWN_MOST => drop(known.insert(who.to_owned(), build.clone())),
+            None if has_room => drop(known.insert(who.to_owned(), build.clone())),
             None => {}
         }
     }

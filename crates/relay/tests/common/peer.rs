@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
 use ekiden_relay::Relay;
-use ekiden_relay_proto::leg::{Acceptor, Dialler, FrameKind, HEADER_BYTES, Header, Open, SharedSecret, Opened};
+use ekiden_relay_proto::leg::{Acceptor, Dialler, FrameKind, HEADER_BYTES, Header, Open, Opened, SharedSecret};
 
 use super::{accept, connect};
 
@@ -51,7 +51,14 @@ pub fn ask_for(stream: &mut TcpStream, target: SocketAddr) {
 
 /// Asks for another stream on the connection, and returns the answer.
 pub fn ask(stream: &mut TcpStream, target: SocketAddr) -> (FrameKind, Vec<u8>) {
-    let open = Open { chain: Vec::new(), class: String::new(), target: target.into(), client: None, id: None, passed: Vec::new() };
+    let open = Open {
+        chain: Vec::new(),
+        class: String::new(),
+        target: target.into(),
+        client: None,
+        id: None,
+        passed: Vec::new(),
+    };
     stream.write_all(&open.encode()).unwrap();
     frame(stream)
 }
@@ -69,6 +76,7 @@ pub fn accept_node(listener: &TcpListener) -> TcpStream {
     stream.write_all(&acceptor.hello(&hello).unwrap()).unwrap();
     let auth = frame(&mut stream).1;
     acceptor.authenticate(&auth).unwrap();
+    assert_eq!(any_frame(&mut stream).0, FrameKind::About);
     stream
 }
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, decode_ask, encode_failed, Opened};
+use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Opened, decode_ask, encode_failed};
 use ekiden_relay_proto::{Failure, FailureCode};
 
 use super::listener;
 use super::overlay::Overlay;
-use super::peer::{any_frame, accept_node, frame, say};
+use super::peer::{accept_node, any_frame, frame, say};
 
 /// What the sick node does with a stream.
 #[derive(Clone, Copy, PartialEq)]

@@ -79,7 +79,7 @@ impl Reader {
             return Ok(Some(Ok(n > 0)));
         };
         if decoder.payload() > 0 {
-            let is_unknown = decoder.unknown().is_some();
+            let is_unknown = decoder.is_unknown();
             let before = self.buffer.len();
             let n = read_into(&mut self.buffer, from, PIECE.min(decoder.payload() as usize))?;
             decoder.took_payload(n as u32);

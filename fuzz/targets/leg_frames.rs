@@ -27,15 +27,16 @@ fn receive(
             let there = cut - used;
             if decoder.payload() > 0 {
                 let n = there.min(decoder.payload() as usize);
+                let is_unknown = decoder.is_unknown();
                 decoder.took_payload(n as u32);
-                (payload, used) = (payload + n as u64, used + n);
+                (payload, used) = (payload + if is_unknown { 0 } else { n as u64 }, used + n);
                 continue;
             }
             let n = there.min(decoder.header_missing());
             let event = decoder.took_header(&bytes[used..used + n]);
             used += n;
             match event {
-                Ok(None | Some(Event::Data(_))) => {}
+                Ok(None | Some(Event::Data(_) | Event::Unknown(_))) => {}
                 Ok(Some(event)) => return (payload, Some(Ok(event)), used),
                 Err(violation) => return (payload, Some(Err(violation)), used),
             }

@@ -3,8 +3,7 @@
 #![no_main]
 
 use ekiden_relay_proto::leg::{
-    Acceptor, Dialler, HEADER_BYTES, Open, SharedSecret, decode_ask, decode_failed, decode_opened, encode_ask,
-    encode_failed, encode_opened,
+    About, Acceptor, Dialler, HEADER_BYTES, Open, Opened, SharedSecret, decode_ask, decode_failed, encode_ask, encode_failed,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -15,8 +14,11 @@ fuzz_target!(|data: &[u8]| {
         assert_ne!(open.target.port, 0);
         assert_eq!(Open::decode(&open.encode()[HEADER_BYTES..]), Ok(open));
     }
-    if let Ok(bound) = decode_opened(data) {
-        assert_eq!(decode_opened(&encode_opened(Some(bound))[HEADER_BYTES..]), Ok(bound));
+    if let Ok(opened) = Opened::decode(data) {
+        assert_eq!(Opened::decode(&opened.encode()[HEADER_BYTES..]), Ok(opened));
+    }
+    if let Ok(about) = About::decode(data) {
+        assert_eq!(About::decode(&about.encode()[HEADER_BYTES..]), Ok(about));
     }
     if let Ok(failure) = decode_failed(data) {
         assert_eq!(decode_failed(&encode_failed(&failure)[HEADER_BYTES..]), Ok(failure));

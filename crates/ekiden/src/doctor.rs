@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use ekiden_doctor::{Aim, Finding, FixError, Fixed, Remedy, SYSCTLS, Verdict, fix, machine, path, sysctls};
-use ekiden_relay::{Config, Peer, ProbeError};
+use ekiden_relay::{Config, Peer, ProbeError, Probed};
 use ekiden_transport::Security;
 use ekiden_units::path::{BDP_MOST, RATES, RTTS};
 use ekiden_units::{BitRate, HostPort, Time};
@@ -218,13 +218,14 @@ impl Paths {
     fn shake_hands(&mut self, config: &Config, name: &str, peer: &Peer) {
         let subject = format!("handshake with {name}");
         match ekiden_relay::probe(config, name) {
-            Ok(limit) => {
+            Ok(Probed { segments_most, build }) => {
                 let found = match peer.security {
                     Security::Tls { .. } => "it has the key that is pinned, and takes this node's",
                     Security::Plain(_) => "it has the same plain_key_file",
                 };
-                self.add(subject, found, Verdict::Good);
-                self.segments(name, limit);
+                let build = build.map(|build| format!("; it is ekiden {build}")).unwrap_or_default();
+                self.add(subject, format!("{found}{build}"), Verdict::Good);
+                self.segments(name, segments_most);
             }
             Err(error) => {
                 let reason = match (&error, &config.identity) {

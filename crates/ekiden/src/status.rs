@@ -123,12 +123,24 @@ fn of_node(running: &Running, columns: Option<usize>) -> String {
     );
     let peers = running.peers.iter().map(|peer| {
         let state = if peer.is_failing { "not reached" } else { "" };
-        vec![peer.name.clone(), peer.address.clone(), peer.streams.to_string(), peer.idle.to_string(), state.into()]
+        let build = peer.build.clone().unwrap_or_default();
+        vec![
+            peer.name.clone(),
+            peer.address.clone(),
+            peer.streams.to_string(),
+            peer.idle.to_string(),
+            build,
+            state.into(),
+        ]
     });
-    table(&["peer", "address", "streams", "idle", ""], peers.collect());
-    let open = |all: &[Open]| all.iter().map(|one| vec![one.name.clone(), one.open.to_string()]).collect();
-    table(&["streams of node", "open"], open(&running.nodes));
-    table(&["user", "connections"], open(&running.users));
+    table(&["peer", "address", "streams", "idle", "ekiden", ""], peers.collect());
+    let nodes = running
+        .nodes
+        .iter()
+        .map(|one| vec![one.name.clone(), one.open.to_string(), one.build.clone().unwrap_or_default()]);
+    table(&["streams of node", "open", "ekiden"], nodes.collect());
+    let users = running.users.iter().map(|one: &Open| vec![one.name.clone(), one.open.to_string()]);
+    table(&["user", "connections"], users.collect());
     let limits = running.limits.iter().map(|limit| {
         let by = limit.by.clone().unwrap_or_default();
         vec![limit.limit.clone(), amount(limit, limit.used), amount(limit, limit.most), by]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ekiden_record::LoadSettings;
 
 use crate::control;
-use ekiden_measure_proto::message::{PLAIN, Reply, Request, Trace, decode, encode};
+use ekiden_measure_proto::message::{PLAIN, Reply, Request, Speaks, Trace, decode, encode};
 use ekiden_measure_proto::settings::Asked;
 use ekiden_net::deadline::Deadline;
 
@@ -23,7 +23,11 @@ pub fn is_ekiden(address: SocketAddr) -> bool {
         let mut socket = Deadline::new(&socket, PATIENCE);
         let settings: Box<LoadSettings> = Box::new(Asked::default().get().clone());
         socket.write_all(&PLAIN)?;
-        socket.write_all(&encode(&Request::Measure { version: 0, settings, trace: Trace::No })?)?;
+        socket.write_all(&encode(&Request::Measure {
+            speaks: Speaks { version: 0, ..Speaks::own() },
+            settings,
+            trace: Trace::No,
+        })?)?;
         let mut length = [0; 4];
         socket.read_exact(&mut length)?;
         let length = u32::from_be_bytes(length) as usize;
@@ -32,7 +36,7 @@ pub fn is_ekiden(address: SocketAddr) -> bool {
         }
         let mut bytes = vec![0; length];
         socket.read_exact(&mut bytes)?;
-        Ok(matches!(decode(&bytes), Ok(Reply::Refused { .. })))
+        Ok(matches!(decode(&bytes), Ok(Some(Reply::Refused { .. }))))
     };
     asked().unwrap_or_default()
 }

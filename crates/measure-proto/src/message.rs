@@ -1,12 +1,16 @@
 //! What a measuring server and its client say to each other: JSON with its length before it on the control connection, and the first
 //! bytes of each other connection.
 
-use ekiden_record::{EndSettings, LoadSettings, Way};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use std::fmt;
 
-/// The version of what is said. Ends of different versions do not measure together.
-pub const VERSION: u32 = 1;
+use ekiden_record::{EndSettings, LoadSettings, Way};
+use serde::de::{DeserializeOwned, Error, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// The newest version of what is said that this build speaks, and the oldest.
+pub const VERSION: u32 = 2;
+/// See [`VERSION`].
+pub const OLDEST: u32 = 2;
 
 /// The longest message of a client, in bytes.
 pub const REQUEST_BYTES_MOST: usize = 64 << 10;
@@ -39,8 +43,9 @@ pub const PLAIN_SEGMENT_BYTES: u16 = 1220;
 pub enum Request {
     /// Asks for a measurement.
     Measure {
-        /// [`VERSION`].
-        version: u32,
+        /// What the client speaks.
+        #[serde(flatten)]
+        speaks: Speaks,
         /// The load.
         settings: Box<LoadSettings>,
         /// How closely it is looked at, and when it ends before its time.
@@ -51,6 +56,57 @@ pub enum Request {
     Start,
     /// The load is over at this end, or given up.
     Stop,
+}
+
+/// What a client speaks, and a server has to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Speaks {
+    /// The newest version.
+    pub version: u32,
+    /// The oldest; the same if it does not say.
+    #[serde(default)]
+    pub oldest: Option<u32>,
+    /// Names of what this measurement needs of the server beyond the version. None has a name yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requires: Vec<String>,
+    /// The client's build; empty if it does not say.
+    #[serde(default)]
+    pub build: String,
+}
+
+impl Speaks {
+    /// What this build speaks.
+    pub fn own() -> Self {
+        let build = env!("CARGO_PKG_VERSION").into();
+        Self { version: VERSION, oldest: Some(OLDEST), requires: Vec::new(), build }
+    }
+
+    /// The newest version that both ends speak.
+    ///
+    /// # Errors
+    /// There is none, or this build does not know what the client requires.
+    pub fn agreed(&self) -> Result<u32, String> {
+        let theirs = self.oldest.unwrap_or(self.version)..=self.version;
+        if let Some(common) = (OLDEST..=VERSION).rev().find(|version| theirs.contains(version)) {
+            return match self.requires.first() {
+                None => Ok(common),
+                Some(name) => {
+                    Err(format!("it requires '{}', which this server does not know{}", shown(name), self.builds()))
+                }
+            };
+        }
+        let version = self.version;
+        Err(format!(
+            "it speaks version {version} of the measuring protocol, and this server {VERSION}{}",
+            self.builds()
+        ))
+    }
+
+    fn builds(&self) -> String {
+        let theirs =
+            if self.build.is_empty() { "of another build".into() } else { format!("ekiden {}", shown(&self.build)) };
+        format!("; it is {theirs}, and this server ekiden {}", env!("CARGO_PKG_VERSION"))
+    }
 }
 
 /// How closely a load is looked at.
@@ -103,6 +159,8 @@ pub enum Reply {
     },
     /// The connections may come.
     Ready {
+        /// The version that both ends speak from here on.
+        version: u32,
         /// What they begin with, in hexadecimal digits.
         token: String,
         /// What the server's end is like.
@@ -162,9 +220,9 @@ impl Reply {
     }
 }
 
-/// A sender or a receiver at one time. Sent as a list of its numbers in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(into = "Numbers", from = "Numbers")]
+/// A sender or a receiver at one time. Sent as a list of its numbers in their order; further ones are skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(into = "Numbers")]
 pub struct Row {
     /// When, in microseconds of the end's own clock since the load's start there.
     pub at_us: u64,
@@ -264,6 +322,32 @@ impl From<Numbers> for Row {
             buffer_limited_us: numbers[17],
             is_buffer_full: numbers[18] != 0,
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Row {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(Reader).map(Self::from)
+    }
+}
+
+/// Reads a row's numbers.
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Numbers;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "a list of at least {NUMBERS} numbers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Numbers, A::Error> {
+        let mut numbers = [0; NUMBERS];
+        for (at, number) in numbers.iter_mut().enumerate() {
+            *number = list.next_element()?.ok_or_else(|| A::Error::invalid_length(at, &self))?;
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(numbers)
     }
 }
 
@@ -386,12 +470,22 @@ pub fn encode(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A message from what follows its length.
+/// A message from what follows its length; `None` if it is one that this build does not know, and its sender says that it may be skipped.
 ///
 /// # Errors
 /// If it is no message of this kind.
-pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
-    serde_json::from_slice(bytes)
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<Option<T>> {
+    /// What every message may have.
+    #[derive(Deserialize)]
+    struct Any {
+        #[serde(default)]
+        may_be_skipped: bool,
+    }
+    match serde_json::from_slice(bytes) {
+        Ok(message) => Ok(Some(message)),
+        Err(_) if serde_json::from_slice::<Any>(bytes).is_ok_and(|any| any.may_be_skipped) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// What another end says, as a part of a line for people: no control characters, nor those that change the order or the place of others, and

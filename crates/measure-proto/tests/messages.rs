@@ -2,7 +2,7 @@
 
 use ekiden_measure_proto::gathered::Gathered;
 use ekiden_measure_proto::message::{
-    Preamble, Purpose, ROWS_MOST, Reply, Request, Row, StreamEnd, Trace, VERSION, decode, encode, shown,
+    OLDEST, Preamble, Purpose, ROWS_MOST, Reply, Request, Row, Speaks, StreamEnd, Trace, VERSION, decode, encode, shown,
 };
 use ekiden_measure_proto::settings::{Asked, BYTES_MOST, DURATION_MOST_US, STREAMS_MOST};
 use ekiden_record::{EndSettings, LoadSettings, Way};
@@ -86,14 +86,14 @@ proptest! {
     #[test]
     fn any_row_survives(row in row()) {
         let reply = Reply::Rows { way: Way::Back, stream: 7, rows: vec![row] };
-        prop_assert_eq!(decode::<Reply>(&body(&reply)).unwrap(), reply);
+        prop_assert_eq!(decode::<Reply>(&body(&reply)).unwrap(), Some(reply));
     }
 
     #[test]
     fn any_settings_survive_and_what_is_accepted_can_be_run(settings in settings(), count: u32) {
         let trace = Trace::Episodes { count };
-        let request = Request::Measure { version: VERSION, settings: Box::new(settings.clone()), trace };
-        prop_assert_eq!(decode::<Request>(&body(&request)).unwrap(), request);
+        let request = Request::Measure { speaks: Speaks::own(), settings: Box::new(settings.clone()), trace };
+        prop_assert_eq!(decode::<Request>(&body(&request)).unwrap(), Some(request));
         match Asked::new(settings.clone()) {
             Ok(asked) => {
                 let got = asked.get();
@@ -156,7 +156,7 @@ proptest! {
     fn texts_of_a_server_are_shown_without_control_characters(texts in any::<[String; 5]>()) {
         let [version, kernel, congestion, tcp_rmem, tcp_wmem] = texts;
         let end = EndSettings { version, kernel, congestion, tcp_rmem, tcp_wmem };
-        let ready = Reply::Ready { token: String::new(), end, bytes_most: None, duration_most_us: 0 };
+        let ready = Reply::Ready { version: VERSION, token: String::new(), end, bytes_most: None, duration_most_us: 0 };
         let Reply::Ready { end, .. } = ready.shown() else { unreachable!() };
         for text in [end.version, end.kernel, end.congestion, end.tcp_rmem, end.tcp_wmem] {
             prop_assert!(!text.contains(char::is_control), "{text:?}");
@@ -171,4 +171,45 @@ proptest! {
         prop_assert!(!turns);
         prop_assert_eq!(shown(&long).len(), 300);
     }
+}
+
+#[test]
+fn what_a_newer_end_says_besides_has_no_effect() {
+    let row: Vec<u64> = (0..19).collect();
+    let rows =
+        |more: &[u64]| format!(r#"{{"say":"rows","way":"back","stream":7,"rows":[{:?}]}}"#, [&row[..], more].concat());
+    let read = |text: String| decode::<Reply>(text.as_bytes());
+    assert_eq!(read(rows(&[19, 20])).unwrap(), read(rows(&[])).unwrap());
+    assert!(read(rows(&[]).replace("[0, ", "[")).is_err(), "one number is missing");
+    let more = r#"{"say":"started","more":[1,{"a":null}]}"#;
+    assert_eq!(decode::<Reply>(more.as_bytes()).unwrap(), Some(Reply::Started));
+    // A message of a new kind is skipped only if its sender says so.
+    assert_eq!(decode::<Reply>(br#"{"say":"news","may_be_skipped":true}"#).unwrap(), None);
+    for text in [r#"{"say":"news"}"#, r#"{"say":"news","may_be_skipped":false}"#, "[]", r#"{"may_be_skipped":1}"#] {
+        assert!(decode::<Reply>(text.as_bytes()).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn ends_agree_on_the_newest_version_that_both_speak_or_say_both_builds() {
+    let client = |version, oldest, requires: &[&str]| {
+        let requires = requires.iter().map(|name| name.to_string()).collect();
+        Speaks { version, oldest, requires, build: "9.9.9".into() }.agreed()
+    };
+    assert_eq!(Speaks::own().agreed(), Ok(VERSION));
+    assert_eq!(client(VERSION + 3, Some(OLDEST), &[]), Ok(VERSION));
+    for (version, oldest) in
+        [(VERSION + 2, Some(VERSION + 1)), (VERSION + 1, None), (OLDEST - 1, None), (OLDEST - 1, Some(VERSION))]
+    {
+        let why = client(version, oldest, &[]).unwrap_err();
+        assert!(
+            why.starts_with(&format!(
+                "it speaks version {version} of the measuring protocol, and this server {VERSION}; "
+            )),
+            "{why}"
+        );
+        assert!(why.contains("it is ekiden 9.9.9, and this server ekiden "), "{why}");
+    }
+    let why = client(VERSION, None, &["warp\n"]).unwrap_err();
+    assert!(why.starts_with("it requires 'warp ', which this server does not know; it is ekiden 9.9.9"), "{why}");
 }

@@ -23,7 +23,7 @@ use ekiden_diagnosis::measured::Measured;
 use ekiden_diagnosis::{hole, plausible};
 use ekiden_measure_proto::gathered::{Gathered, Next};
 use ekiden_measure_proto::message::{
-    PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_of,
+    PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, Speaks, TAKEN, Trace, shown, token_of,
 };
 use ekiden_measure_proto::seen::{LoadSeen, Side};
 use ekiden_measure_proto::settings::{Asked, DURATION_MOST_US};
@@ -296,14 +296,14 @@ fn agree<'a>(server: &'a Server, asked: &Asked, trace: Trace) -> Result<Agreed<'
             }
         }
     })?;
-    let request = Request::Measure { version: VERSION, settings: Box::new(asked.get().clone()), trace };
+    let request = Request::Measure { speaks: Speaks::own(), settings: Box::new(asked.get().clone()), trace };
     let reply: io::Result<Reply> = runtime.block_on(async {
         control::send(&control, &request, PATIENCE).await?;
         control::receive(&control, REPLY_BYTES_MOST, PATIENCE).await.map(Reply::shown)
     });
     let strange = |why: String| Error::NotAServer { to: to(), why };
     match reply {
-        Ok(Reply::Ready { token, end: far, bytes_most, duration_most_us }) => {
+        Ok(Reply::Ready { version: _, token, end: far, bytes_most, duration_most_us }) => {
             let token = token_of(&token).ok_or_else(|| strange("its token is none".into()))?;
             let most = Most { bytes: bytes_most, calls_s: None };
             let longest = Duration::from_micros(duration_most_us.min(DURATION_MOST_US));

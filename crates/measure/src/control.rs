@@ -22,34 +22,48 @@ pub async fn send(connection: &Connection, message: &impl Serialize, within: Dur
     }
 }
 
+/// How many messages that it does not know an end skips one after another.
+const SKIPPED_MOST: usize = 16;
+
 /// Receives a message of at most `most` bytes.
 ///
 /// # Errors
 /// The connection's; [`io::ErrorKind::InvalidData`] if it is too long or nothing that is known here; [`io::ErrorKind::TimedOut`].
 pub async fn receive<T: DeserializeOwned>(connection: &Connection, most: usize, within: Duration) -> io::Result<T> {
-    let whole = async {
-        let mut length = [0; 4];
-        connection.receive_exact(&mut length).await?;
-        if let Some(other) = other_protocol(length) {
-            return Err(invalid(format!("it speaks {other}")));
+    let known = async {
+        for _ in 0..=SKIPPED_MOST {
+            let bytes = whole(connection, most).await?;
+            if let Some(message) = decode(&bytes).map_err(|error| invalid(error.to_string()))? {
+                return Ok(message);
+            }
         }
-        let length = u32::from_be_bytes(length) as usize;
-        if length > most {
-            return Err(invalid(format!("a message of {length} bytes, where {most} are the most")));
-        }
-        // Memory follows what has come, not what was announced.
-        let mut bytes = Vec::new();
-        while bytes.len() < length {
-            let from = bytes.len();
-            bytes.resize(length.min(from + (64 << 10)), 0);
-            connection.receive_exact(&mut bytes[from..]).await?;
-        }
-        decode(&bytes).map_err(|error| invalid(error.to_string()))
+        Err(invalid("messages that this end does not know, again and again".into()))
     };
-    match timeout(within, whole).await {
+    match timeout(within, known).await {
         Ok(received) => received,
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it says nothing")),
     }
+}
+
+/// A message as it is.
+async fn whole(connection: &Connection, most: usize) -> io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    connection.receive_exact(&mut length).await?;
+    if let Some(other) = other_protocol(length) {
+        return Err(invalid(format!("it speaks {other}")));
+    }
+    let length = u32::from_be_bytes(length) as usize;
+    if length > most {
+        return Err(invalid(format!("a message of {length} bytes, where {most} are the most")));
+    }
+    // Memory follows what has come, not what was announced.
+    let mut bytes = Vec::new();
+    while bytes.len() < length {
+        let from = bytes.len();
+        bytes.resize(length.min(from + (64 << 10)), 0);
+        connection.receive_exact(&mut bytes[from..]).await?;
+    }
+    Ok(bytes)
 }
 
 /// The other protocol that begins with these bytes. Read as a length they exceed that of every message of this protocol.

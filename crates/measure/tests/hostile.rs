@@ -10,7 +10,7 @@ use ekiden_diagnosis::measured::Measured;
 use ekiden_measure::Error;
 use ekiden_measure::client::{self, Server, measure, measure_within};
 use ekiden_measure::server;
-use ekiden_measure_proto::message::{Preamble, Reply, Request, Row, StreamEnd, TAKEN, Trace, token_text};
+use ekiden_measure_proto::message::{Preamble, Reply, Request, Row, StreamEnd, TAKEN, Trace, VERSION, token_text};
 use ekiden_measure_proto::settings::Asked;
 use ekiden_record::{EndSettings, LoadSettings, Way};
 
@@ -18,7 +18,7 @@ const TOKEN: [u8; 16] = [7; 16];
 fn ready() -> Reply {
     let evil = || "6.1\x1b[2J\r\n".to_owned();
     let end = EndSettings { version: evil(), kernel: evil(), congestion: evil(), tcp_rmem: evil(), tcp_wmem: evil() };
-    Reply::Ready { token: token_text(&TOKEN), end, bytes_most: None, duration_most_us: 3_600_000_000 }
+    Reply::Ready { version: VERSION, token: token_text(&TOKEN), end, bytes_most: None, duration_most_us: 3_600_000_000 }
 }
 
 /// A server for one stream forth, which takes all data; `tell` says what it says from the load's begin on.
@@ -154,6 +154,7 @@ fn a_load_by_bytes_that_drips_does_not_hold_a_client() {
     }
     let settings = LoadSettings { ways: vec![Way::Back], ..asked().get().clone() };
     let ready = Reply::Ready {
+        version: VERSION,
         token: token_text(&TOKEN),
         end: server::end_settings(),
         bytes_most: None,

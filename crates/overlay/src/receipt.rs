@@ -28,7 +28,6 @@ pub struct StreamId(pub [u8; 16]);
 
 /// The streams about which an exit is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Asked {
     /// [`RECEIPTS_FORMAT`].
     pub receipts_format: u32,
@@ -40,7 +39,6 @@ pub struct Asked {
 
 /// What an exit says about them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Receipts {
     /// [`RECEIPTS_FORMAT`].
     pub receipts_format: u32,
@@ -52,7 +50,6 @@ pub struct Receipts {
 
 /// The exit's counts of a stream. The end of a direction counts as one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Receipt {
     /// Bytes that have come for the destination.
     pub to_host: u64,

@@ -19,7 +19,6 @@ const RATE_MOST: u64 = 1_000_000_000_000;
 
 /// A node's record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Told {
     /// [`TOLD_FORMAT`].
     pub told_format: u32,
@@ -33,7 +32,6 @@ pub struct Told {
 
 /// A leg as another node tells of it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ToldLeg {
     /// The round trip in microseconds.
     pub rtt_us: u64,

@@ -30,6 +30,8 @@ pub enum FailureCode {
     Protocol = 11,
     /// Anything else; the text says what.
     Other = 12,
+    /// A node does not know what is required of it: it is of an older build.
+    Unsupported = 13,
 }
 
 /// A failure with a text for people: which node saw what.
@@ -42,6 +44,10 @@ pub struct Failure {
     pub text: String,
     /// Whether the node that says so lacked something itself, such as descriptors, and has asked nothing of another one. It does not travel.
     pub is_local: bool,
+    /// The number on the wire, which may be that of a code that this node does not know.
+    number: u8,
+    /// Fields of FAILED that this node does not know, for the one that has asked, as they are on the wire.
+    pub passed: Vec<u8>,
 }
 
 impl Failure {
@@ -57,7 +63,17 @@ impl Failure {
             }
             clean.push(c);
         }
-        Self { code, text: clean, is_local: false }
+        Self { code, text: clean, is_local: false, number: code as u8, passed: Vec::new() }
+    }
+
+    /// What another node has told: with the number of its code, which this node may not know, and fields to be passed on.
+    pub fn told(number: u8, text: &str, passed: Vec<u8>) -> Self {
+        Self { number, passed, ..Self::new(FailureCode::from_wire(number), text) }
+    }
+
+    /// The number of its code on the wire.
+    pub fn number(&self) -> u8 {
+        self.number
     }
 
     /// The same, of what this node itself lacks.
@@ -68,7 +84,7 @@ impl Failure {
 }
 
 impl FailureCode {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Refused,
         Self::NetworkUnreachable,
         Self::HostUnreachable,
@@ -81,6 +97,7 @@ impl FailureCode {
         Self::Overloaded,
         Self::Protocol,
         Self::Other,
+        Self::Unsupported,
     ];
 
     /// The code of a number on the wire. One from a newer node is [`FailureCode::Other`].

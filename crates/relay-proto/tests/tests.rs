@@ -1,6 +1,7 @@
 //! The tests of the crate from outside, in one program: it is linked once.
 
 mod ftp;
+mod golden;
 mod http;
 mod leg;
 mod proxy_protocol;

@@ -37,5 +37,5 @@ pub use overlay::{
     CandidateStatus, ChangeStatus, ExitStatus, LastStatus, LegStatus, NodeStatus, OverlayStatus, RegistryStatus,
     RouteStatus, ShareStatus, TakenStatus, ask as ask_overlay, socket_name,
 };
-pub use peer::probe::{ProbeError, probe};
+pub use peer::probe::{ProbeError, Probed, probe};
 pub use pool::PeerStatus;

@@ -2,14 +2,13 @@
 
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Open, decode_failed, decode_opened};
+use ekiden_relay_proto::leg::{About, FrameKind, HEADER_BYTES, Header, Open, Opened, decode_failed};
 use ekiden_relay_proto::{Failure, FailureCode};
-use ekiden_transport::frames::{invalid, read_frame, read_rest};
+use ekiden_transport::frames::{self, invalid, read_frame, read_rest};
 use ekiden_transport::segments::Segments;
 use ekiden_transport::{Connection, is_transient};
 use ekiden_units::Bytes;
@@ -38,12 +37,7 @@ const SILENCE_STEP: Duration = Duration::from_millis(250);
 const SYN_AGAIN: Duration = Duration::from_secs(2);
 
 /// Opens a stream at a peer.
-pub async fn open(
-    node: &Node,
-    first: &str,
-    request: &Open,
-    early: Early<'_>,
-) -> Result<(Connection, SocketAddr), Failure> {
+pub async fn open(node: &Node, first: &str, request: &Open, early: Early<'_>) -> Result<(Connection, Opened), Failure> {
     let config = node.config();
     let Some(peer) = config.peers.get(first) else {
         let text = format_args!("node {} does not know the node '{first}'", config.name);
@@ -79,7 +73,7 @@ async fn open_at(
     request: &[u8],
     early: &Early<'_>,
     is_member: bool,
-) -> Result<(Connection, SocketAddr), Failure> {
+) -> Result<(Connection, Opened), Failure> {
     // Every node of the chain has the limit `connect` to reach the next, but only one of them waits at a time.
     let limit = config.limits.connect * 2;
     // Where there may be another path, a silent node has only this long to acknowledge.
@@ -213,7 +207,7 @@ async fn something_said(stream: &Connection) -> io::Result<()> {
 
 /// A peer's answer to OPEN.
 enum OpenReply {
-    Opened(SocketAddr),
+    Opened(Opened),
     Failed(Failure),
 }
 
@@ -255,7 +249,7 @@ async fn ask(
     request: &[u8],
     early: &Early<'_>,
     silence: Option<Duration>,
-) -> Result<OpenReply, Unanswered> {
+) -> Result<(Option<About>, OpenReply), Unanswered> {
     let mut once = 0;
     let answer = tokio::select! {
         biased;
@@ -284,7 +278,7 @@ async fn ask_with(
     request: &[u8],
     early: &Early<'_>,
     once: &mut usize,
-) -> Result<OpenReply, Unanswered> {
+) -> Result<(Option<About>, OpenReply), Unanswered> {
     let mut request = request.to_vec();
     let framing = if matches!(early, Early::Node(_)) { Framing::Leg } else { Framing::Raw };
     let speaker = match early {
@@ -314,12 +308,15 @@ async fn ask_with(
         let mut header = [0; HEADER_BYTES];
         match stream.receive(&mut header).await {
             Ok(0) => Err(Unanswered::Ended),
-            Ok(n) => Ok(read_rest(stream, header, n).await?),
+            Ok(n) => {
+                let first = read_rest(stream, header, n).await?;
+                Ok(frames::answer(stream, first).await?)
+            }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Unanswered::Broken(error)),
             Err(error) => Err(Unanswered::Reset(error)),
         }
     });
-    let (kind, body) = match speaker.filter(|_| *once == 0) {
+    let (about, (kind, body)) = match speaker.filter(|_| *once == 0) {
         None => answer.await?,
         Some(speaker) => loop {
             tokio::select! {
@@ -340,15 +337,15 @@ async fn ask_with(
     };
     match kind {
         FrameKind::Opened => {
-            let bound = decode_opened(&body).map_err(invalid)?;
+            let opened = Opened::decode(&body).map_err(invalid)?;
             if let Some(speaker) = speaker {
                 consume(speaker, *once).map_err(Unanswered::Abandoned)?;
             }
-            Ok(OpenReply::Opened(bound))
+            Ok((about, OpenReply::Opened(opened)))
         }
         FrameKind::Failed => {
             let failure = decode_failed(&body).map_err(invalid)?;
-            Ok(OpenReply::Failed(failure))
+            Ok((about, OpenReply::Failed(failure)))
         }
         other => Err(invalid(format_args!("{other:?} frame instead of an answer to OPEN")).into()),
     }
@@ -359,10 +356,11 @@ fn answered(
     name: &str,
     peer: &Peer,
     stream: Connection,
-    answer: OpenReply,
-) -> Result<(Connection, SocketAddr), Failure> {
+    (about, answer): (Option<About>, OpenReply),
+) -> Result<(Connection, Opened), Failure> {
+    node.builds.learn(name, about.as_ref());
     match answer {
-        OpenReply::Opened(bound) => Ok((stream, bound)),
+        OpenReply::Opened(opened) => Ok((stream, opened)),
         OpenReply::Failed(failure) => {
             // END ends the stream for the peer, even if payload is still on its way.
             let end = Header { kind: FrameKind::End, length: 0 }.encode();

@@ -83,6 +83,9 @@ pub struct PeerStatus {
     pub idle: u64,
     /// Whether the connections that are made ahead of streams fail.
     pub is_failing: bool,
+    /// Its build, if it has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
 }
 
 /// Connections to a peer that are made ahead fail.
@@ -173,9 +176,10 @@ impl Pool {
         self.lock().get(name).map(|warm| warm.named.clone())
     }
 
-    /// What there is to each peer, in the order of their names.
-    pub fn status(&self) -> Vec<PeerStatus> {
+    /// What there is to each peer, in the order of their names. `build` knows their builds.
+    pub fn status(&self, build: impl Fn(&str) -> Option<String>) -> Vec<PeerStatus> {
         let status = |(name, warm): (&String, &Warm)| PeerStatus {
+            build: build(name),
             name: name.clone(),
             address: warm.named.1.address.to_string(),
             streams: Arc::strong_count(&warm.named).saturating_sub(1) as u64,

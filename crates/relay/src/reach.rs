@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_relay_proto::leg::{ID_BYTES, Open};
+use ekiden_relay_proto::leg::{ID_BYTES, Open, Opened};
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use ekiden_stream::closing::Afterwards;
 use ekiden_tcp_info::TcpInfo;
@@ -33,6 +33,8 @@ pub struct Upstream {
     pub peer: Option<Arc<(String, Peer)>>,
     /// The address of the exit's connection.
     pub bound: Option<SocketAddr>,
+    /// Fields of OPENED that this node does not know, for the one that has asked.
+    pub passed: Vec<u8>,
     /// The path over the overlay that was chosen for it, if one was.
     pub taken: Option<Arc<Taken>>,
     /// What receipts call its stream, where it passes other nodes.
@@ -50,8 +52,8 @@ pub struct Upstream {
 impl From<Side> for Upstream {
     /// A connection of which no more is known.
     fn from(side: Side) -> Self {
-        let (bound, taken, id, class, turn) = Default::default();
-        Self { side, peer: None, bound, taken, id, took_early: false, class, turn, made: None }
+        let (bound, passed, taken, id, class, turn) = Default::default();
+        Self { side, peer: None, bound, passed, taken, id, took_early: false, class, turn, made: None }
     }
 }
 
@@ -143,12 +145,14 @@ pub struct Destination<'a> {
     class: Option<&'a str>,
     /// What its stream is called between its ends, if it is.
     id: Option<&'a [u8; ID_BYTES]>,
+    /// Fields of OPEN that this node does not know.
+    passed: &'a [u8],
 }
 
 impl<'a> Destination<'a> {
     /// A destination that a client asks for.
     pub fn asked(target: &'a Target) -> Self {
-        Self { target, chosen_by: ChosenBy::Client, address: None, client: None, class: None, id: None }
+        Self { target, chosen_by: ChosenBy::Client, address: None, client: None, class: None, id: None, passed: &[] }
     }
 
     /// The same for the client at this address, which the exit may use.
@@ -166,9 +170,14 @@ impl<'a> Destination<'a> {
         Self { id, ..self }
     }
 
+    /// The same with what another node has asked for besides, and this one does not know.
+    pub fn with(self, passed: &'a [u8]) -> Self {
+        Self { passed, ..self }
+    }
+
     /// A destination that this node's configuration names.
     pub fn configured(target: &'a Target) -> Self {
-        Self { target, chosen_by: ChosenBy::Operator, address: None, client: None, class: None, id: None }
+        Self { target, chosen_by: ChosenBy::Operator, address: None, client: None, class: None, id: None, passed: &[] }
     }
 }
 
@@ -268,12 +277,13 @@ pub async fn reach_via(
         // OPEN cannot carry a port of 0, which only a balancer can report.
         client: to.client.filter(|client| client.port() != 0),
         id: to.id.copied(),
+        passed: to.passed.to_vec(),
     };
     // Boxed as well.
-    let (stream, bound) = Box::pin(open(node, first, &request, early)).await?;
+    let (stream, Opened { bound, passed }) = Box::pin(open(node, first, &request, early)).await?;
     let peer = node.pool.named(first);
     let class = to.class.map(Arc::from);
-    Ok(Upstream { peer, bound: Some(bound), took_early, class, ..Upstream::from(Side::node(stream)) })
+    Ok(Upstream { peer, bound: Some(bound), passed, took_early, class, ..Upstream::from(Side::node(stream)) })
 }
 
 /// Refuses a new stream while the running ones hold as much memory as they may, all together or those of whoever asks.

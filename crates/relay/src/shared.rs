@@ -2,6 +2,7 @@
 //!
 //! `Node::is_full` decides when a node accepts no more, and `Node::most_strangers` how many connections may not have proven a key.
 
+pub mod builds;
 pub mod late;
 mod permit;
 mod told;
@@ -31,6 +32,7 @@ use crate::exit::policy::{OwnAddresses, Policy};
 use crate::exit::spare::{self, Counted, Spare};
 use crate::overlay::{Overlay, Owner, Still};
 use crate::pool::Pool;
+use crate::shared::builds::Builds;
 use late::LateStreams;
 use turns::Turns;
 
@@ -71,6 +73,8 @@ pub struct Node {
     pub started: Instant,
     /// Warm connections to peers.
     pub pool: Pool,
+    /// Of which builds other nodes are.
+    pub builds: Builds,
     /// What is known of legs, and which paths streams take.
     pub overlay: Overlay,
     /// How many streams of a class may be open over each leg.
@@ -149,6 +153,7 @@ impl Node {
             generation: AtomicU64::new(0),
             started: Instant::now(),
             pool: Pool::default(),
+            builds: Builds::default(),
             overlay: Overlay::default(),
             turns: Turns::default(),
             names: Resolver::of_system(),

@@ -10,7 +10,7 @@ use crate::common::peer::{accept_node, ask_for, frame, open_at, say, stream_that
 use crate::common::process::Process;
 use crate::common::*;
 use ekiden_relay::Relay;
-use ekiden_relay_proto::leg::{FrameKind, Header, encode_opened};
+use ekiden_relay_proto::leg::{FrameKind, Header, Opened};
 use nix::sys::signal::Signal;
 use socket2::{Domain, Socket, Type};
 
@@ -419,7 +419,7 @@ fn delivered_out_of_place_resets_the_stream() {
     let mut client = connect(entry.address("fwd").unwrap());
     let mut peer = accept_node(&listener);
     assert_eq!(frame(&mut peer).0, FrameKind::Open);
-    peer.write_all(&encode_opened(None)).unwrap();
+    peer.write_all(&Opened::at(None).encode()).unwrap();
     say(&peer, FrameKind::Delivered);
     assert!(!ends_cleanly(&mut client));
 }
@@ -435,7 +435,7 @@ fn a_connection_is_not_used_again_before_delivered() {
     let mut client = connect(front);
     let mut first = accept_node(&listener);
     assert_eq!(frame(&mut first).0, FrameKind::Open);
-    first.write_all(&encode_opened(None)).unwrap();
+    first.write_all(&Opened::at(None).encode()).unwrap();
     say(&first, FrameKind::End);
     client.shutdown(Shutdown::Write).unwrap();
     assert_eq!(frame(&mut first).0, FrameKind::End);

@@ -2,7 +2,7 @@
 
 use crate::common::log::logged;
 use crate::common::*;
-use ekiden_relay_proto::leg::{FrameKind, Header, encode_opened};
+use ekiden_relay_proto::leg::{FrameKind, Header, Opened};
 use std::io::{Read, Write};
 
 #[test]
@@ -144,7 +144,7 @@ fn a_request_whose_response_breaks_off_at_a_node_is_in_the_log() {
         client.write_all(b"GET http://192.0.2.1/ HTTP/1.1\r\nHost: 192.0.2.1\r\n\r\n").unwrap();
         let mut dying = peer::accept_node(&listener);
         assert_eq!(peer::frame(&mut dying).0, FrameKind::Open);
-        dying.write_all(&encode_opened(None)).unwrap();
+        dying.write_all(&Opened::at(None).encode()).unwrap();
         if !response.is_empty() {
             dying.write_all(&Header::frame(FrameKind::Data, response.as_bytes())).unwrap();
             assert!(read_head(&mut client).starts_with("HTTP/1.1 200"));
@@ -251,7 +251,7 @@ fn a_stream_that_breaks_off_is_in_the_log_of_the_node_before_without_a_guess_at_
         let asking = std::thread::spawn(move || socks(proxy, "192.0.2.1", 80));
         let mut dying = peer::accept_node(&listener);
         assert_eq!(peer::frame(&mut dying).0, FrameKind::Open);
-        dying.write_all(&encode_opened(None)).unwrap();
+        dying.write_all(&Opened::at(None).encode()).unwrap();
         let (code, mut client) = asking.join().unwrap();
         assert_eq!(code, 0);
         reset(dying);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::peer::{accept_node, frame, say};
 use crate::common::*;
-use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, encode_opened};
+use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Opened};
 
 /// Accepts a node and its OPEN.
 fn accept_open(listener: &TcpListener) -> TcpStream {
@@ -31,7 +31,7 @@ fn warmed(listener: &TcpListener, address: SocketAddr) -> (ekiden_relay::Relay, 
     ));
     let client = connect(entry.address("fwd").unwrap());
     let mut stream = accept_open(listener);
-    stream.write_all(&encode_opened(None)).unwrap();
+    stream.write_all(&Opened::at(None).encode()).unwrap();
     say(&stream, FrameKind::End);
     drop(client);
     assert_eq!(frame(&mut stream).0, FrameKind::End);
@@ -71,7 +71,7 @@ fn what_an_early_client_says_travels_with_the_request_and_arrives_once() {
         let mut client = answered_early(&entry, front);
         assert_eq!(frame(&mut warm).0, FrameKind::Open);
         assert_eq!(frame(&mut warm), (FrameKind::Data, b"early".to_vec()), "{front}");
-        warm.write_all(&encode_opened(None)).unwrap();
+        warm.write_all(&Opened::at(None).encode()).unwrap();
         client.write_all(b"later").unwrap();
         assert_eq!(frame(&mut warm), (FrameKind::Data, b"later".to_vec()), "{front}");
         warm.write_all(&Header::frame(FrameKind::Data, b"answer")).unwrap();
@@ -123,7 +123,7 @@ fn what_a_warm_connection_may_have_taken_before_its_reset_is_not_said_again() {
 
 #[test]
 fn an_answer_that_was_begun_is_not_asked_for_again() {
-    for answer in [&encode_opened(None)[..3], &[0xff; 8]] {
+    for answer in [&Opened::at(None).encode()[..3], &[0xff; 8]] {
         let (listener, address) = listener();
         let (entry, mut warm) = warmed(&listener, address);
         let mut client = answered_early(&entry, "fwd");
@@ -145,7 +145,7 @@ fn a_forward_listener_that_replies_when_connected_says_nothing_before_the_answer
     warm.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     assert!(warm.read(&mut [0]).is_err(), "sent early");
     warm.set_read_timeout(Some(PATIENCE)).unwrap();
-    warm.write_all(&encode_opened(None)).unwrap();
+    warm.write_all(&Opened::at(None).encode()).unwrap();
     assert_eq!(frame(&mut warm), (FrameKind::Data, b"early".to_vec()));
 }
 
@@ -157,7 +157,7 @@ fn a_client_that_resets_before_the_answer_has_not_ended() {
     assert_eq!(frame(&mut warm).0, FrameKind::Open);
     reset(client);
     // It may be too late for this answer; whoever writes is told of the reset then, and whoever reads shown an end.
-    if warm.write_all(&encode_opened(None)).is_err() {
+    if warm.write_all(&Opened::at(None).encode()).is_err() {
         return;
     }
     let mut rest = Vec::new();
@@ -178,7 +178,7 @@ fn only_idempotent_requests_are_sent_before_the_answer() {
             warm.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
             assert!(warm.read(&mut [0]).is_err(), "sent early");
             warm.set_read_timeout(Some(PATIENCE)).unwrap();
-            warm.write_all(&encode_opened(None)).unwrap();
+            warm.write_all(&Opened::at(None).encode()).unwrap();
         }
         assert_eq!(frame(&mut warm).0, FrameKind::Data);
     }
@@ -194,7 +194,7 @@ fn a_reset_said_by_a_node_is_heard_before_what_is_queued_ahead_of_it_is_delivere
         ));
         let mut client = small_client(entry.address("fwd").unwrap());
         let mut peer = accept_open(&listener);
-        peer.write_all(&encode_opened(None)).unwrap();
+        peer.write_all(&Opened::at(None).encode()).unwrap();
         if client_ends {
             client.shutdown(Shutdown::Write).unwrap();
             assert_eq!(frame(&mut peer).0, FrameKind::End);
@@ -230,7 +230,7 @@ fn one_warm_connection_that_was_reset_speaks_for_the_others() {
     assert_eq!(frame(&mut first).0, FrameKind::Open);
     let mut second = accept_open(&listener);
     for stream in [&mut first, &mut second] {
-        stream.write_all(&encode_opened(None)).unwrap();
+        stream.write_all(&Opened::at(None).encode()).unwrap();
         say(stream, FrameKind::End);
     }
     drop(clients);
@@ -274,7 +274,7 @@ fn a_stream_beyond_the_connections_that_may_be_made_at_a_time_gets_one_that_come
     // The peer answers none of the connections that are made for these, so that all turns are taken.
     let others: Vec<_> = (0..=TURNS).map(|_| connect(front)).collect();
     wait_until("all have begun", || entry.busy() == 1 + others.len());
-    warm.write_all(&encode_opened(None)).unwrap();
+    warm.write_all(&Opened::at(None).encode()).unwrap();
     drop(first);
     assert_eq!(frame(&mut warm).0, FrameKind::End);
     say(&warm, FrameKind::Delivered);

@@ -11,6 +11,7 @@ mod exit;
 mod families;
 mod forgotten;
 mod ftp;
+mod growth;
 mod honest_nodes;
 mod http;
 mod http_hops;

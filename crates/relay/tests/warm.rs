@@ -9,7 +9,7 @@ use crate::common::peer::{accept_node, frame, say};
 use crate::common::process::Process;
 use crate::common::*;
 use ekiden_relay::Relay;
-use ekiden_relay_proto::leg::{FrameKind, encode_opened};
+use ekiden_relay_proto::leg::{FrameKind, Opened};
 use nix::sys::signal::Signal;
 
 /// What all nodes of the process have logged.
@@ -45,7 +45,7 @@ fn stirred(streams: &mut Vec<TcpStream>) -> TcpStream {
 /// A stream on a connection, from OPEN to DELIVERED.
 fn serve_one(stream: &mut TcpStream, client: TcpStream) {
     assert_eq!(frame(stream).0, FrameKind::Open);
-    stream.write_all(&encode_opened(None)).unwrap();
+    stream.write_all(&Opened::at(None).encode()).unwrap();
     say(stream, FrameKind::End);
     drop(client);
     assert_eq!(frame(stream).0, FrameKind::End);

@@ -11,7 +11,7 @@ use std::io;
 use std::num::NonZeroU32;
 use std::task::{Context, Poll, ready};
 
-use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header};
+use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, Unknown};
 use ekiden_transport::budget::{Holding, Room};
 use ekiden_transport::is_transient;
 use ekiden_transport::wire::{self, Pipe, Sizes, Wire};
@@ -38,6 +38,10 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; Sizes::USUAL.large + HEADER_BYTES]);
 }
 
+/// A part of a frame. Boxed: there is seldom one.
+#[derive(Debug)]
+struct Passing(Vec<u8>);
+
 /// One direction of a stream.
 #[derive(Debug)]
 pub struct Pump<W: Wire> {
@@ -57,6 +61,8 @@ pub struct Pump<W: Wire> {
     /// Bytes that go out before the pipe's; how many of them already have.
     rest: Vec<u8>,
     rest_sent: u32,
+    /// What has come of a frame that this node does not know and passes on.
+    passing: Option<Box<Passing>>,
     /// Present while it holds bytes.
     pipe: Option<W::Pipe>,
     /// The memory that it holds while it waits, in the budget.
@@ -99,8 +105,9 @@ impl<W: Wire> Pump<W> {
 
     fn new(source: Source, framing: Framing, says_end: bool) -> Self {
         let (rest, bulk, phase) = (Vec::new(), false, Phase::Moving);
-        let (refused, pipe, holding) = Default::default();
-        Self { source, framing, says_end, bulk, phase, moved: 0, refused, rest, rest_sent: 0, copies: 0, pipe, holding }
+        let (refused, passing, pipe, holding) = Default::default();
+        let (moved, rest_sent, copies) = (0, 0, 0);
+        Self { source, framing, says_end, bulk, phase, moved, refused, rest, rest_sent, copies, passing, pipe, holding }
     }
 
     /// Sends `bytes` first, as if they had been read.
@@ -199,7 +206,7 @@ impl<W: Wire> Pump<W> {
     }
 
     fn discard(&mut self) {
-        (self.rest, self.rest_sent, self.pipe) = (Vec::new(), 0, None);
+        (self.rest, self.rest_sent, self.passing, self.pipe) = (Vec::new(), 0, None, None);
     }
 
     /// After the END to a node: tells it that what it sends is refused.
@@ -244,7 +251,8 @@ impl<W: Wire> Pump<W> {
     pub fn poll(&mut self, cx: &mut Context<'_>, from: &W, to: &W) -> Poll<Result<(), PumpError>> {
         let polled = self.advance(cx, from, to);
         let piped = self.pipe.as_mut().map_or(0, Pipe::wait);
-        self.holding.set(self.rest.capacity() + piped + from.unread() + to.unsent());
+        let passing = self.passing.as_ref().map_or(0, |passing| passing.0.capacity());
+        self.holding.set(self.rest.capacity() + passing + piped + from.unread() + to.unsent());
         polled
     }
 
@@ -300,6 +308,7 @@ impl<W: Wire> Pump<W> {
     /// Reads one piece and writes what the receiver takes of it at once. Returns how much of a turn it used.
     fn fill(&mut self, cx: &mut Context<'_>, from: &W, to: &W) -> Poll<Result<usize, PumpError>> {
         let due = match self.source {
+            Source::Frames(decoder, _) if decoder.is_unknown() => return self.skip(cx, from),
             Source::UntilEnd(_) => u64::MAX,
             Source::Exactly(0) | Source::Frames(_, Part::Exactly(0)) => {
                 self.phase = Phase::Ended;
@@ -402,6 +411,36 @@ impl<W: Wire> Pump<W> {
         })
     }
 
+    /// A piece of a frame that this node does not know. Once it has all of one that is to be passed on, the receiver gets it.
+    fn skip(&mut self, cx: &mut Context<'_>, from: &W) -> Poll<Result<usize, PumpError>> {
+        let Source::Frames(decoder, _) = &mut self.source else { return Poll::Ready(Ok(0)) };
+        SCRATCH.with_borrow_mut(|scratch| {
+            let due = decoder.payload() as usize;
+            let n = ready!(wire::poll_receive(from, cx, &mut scratch[..due])).map_err(PumpError::Receive)?;
+            if n == 0 {
+                return Poll::Ready(Err(PumpError::Truncated));
+            }
+            decoder.took_payload(n as u32);
+            if let Some(passing) = &mut self.passing {
+                passing.0.extend(&scratch[..n]);
+            }
+            if let Some(passing) = self.passing.take_if(|_| n == due) {
+                self.rest = passing.0;
+            }
+            Poll::Ready(Ok(COPYING * n))
+        })
+    }
+
+    /// The header of a frame that this node does not know.
+    fn pass(&mut self, unknown: Unknown) {
+        if self.framing == Framing::Leg && unknown.is_passed() && self.refused.is_none() {
+            match unknown.length() {
+                0 => self.rest.extend(unknown.encode()),
+                _ => self.passing = Some(Box::new(Passing(unknown.encode().to_vec()))),
+            }
+        }
+    }
+
     fn took(&mut self, n: usize) {
         self.count(n);
         if let Some(bytes) = &mut self.refused {
@@ -422,6 +461,7 @@ impl<W: Wire> Pump<W> {
             }
             Some(Event::End | Event::Delivered) => self.phase = Phase::Ended,
             Some(Event::Reset(code)) => return Err(PumpError::Reset(code)),
+            Some(Event::Unknown(unknown)) => self.pass(unknown),
             Some(Event::Data(_)) | None => {}
         }
         Ok(())

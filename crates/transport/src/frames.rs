@@ -3,11 +3,16 @@
 use std::fmt::Display;
 use std::io;
 
-use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_FILL, MAX_UNPROVEN, ProtocolError};
+use ekiden_relay_proto::leg::{
+    About, Found, FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_FILL, MAX_UNPROVEN, ProtocolError,
+};
 
 use crate::wire::{self, Wire};
 
-/// Reads one control frame, and not a byte more.
+/// How many frames that it does not know a node skips one after another.
+const SKIPPED_MOST: usize = 16;
+
+/// Reads one control frame, and not a byte more. Those before it that this node does not know are skipped.
 ///
 /// # Errors
 /// [`io::ErrorKind::UnexpectedEof`]: the connection ended. [`io::ErrorKind::InvalidData`]: the bytes are no control frame, see
@@ -52,7 +57,7 @@ pub async fn read_rest(
     n: usize,
 ) -> io::Result<(FrameKind, Vec<u8>)> {
     wire::receive_exact(stream, &mut header[n..]).await?;
-    let header = Header::decode(header).map_err(broken)?;
+    let header = known(stream, header).await?;
     if matches!(header.kind, FrameKind::Data | FrameKind::Told) {
         return Err(invalid(format_args!("{:?} where a control frame was due", header.kind)));
     }
@@ -67,20 +72,54 @@ pub async fn read_rest(
     Ok((header.kind, body))
 }
 
-/// Reads the answer to ASK, which may be longer than other frames.
+/// The header of the first frame that this node knows, if `first` is not that of one: others before it are skipped.
+async fn known(stream: &impl Wire, mut first: [u8; HEADER_BYTES]) -> io::Result<Header> {
+    for _ in 0..=SKIPPED_MOST {
+        match Header::read(first).map_err(broken)? {
+            Found::Known(header) => return Ok(header),
+            Found::Unknown(unknown) => {
+                wire::receive_exact(stream, &mut vec![0; unknown.length() as usize]).await?;
+                wire::receive_exact(stream, &mut first).await?;
+            }
+        }
+    }
+    Err(invalid("frames that this node does not know, again and again"))
+}
+
+/// The answer to a request whose first frame is read: that frame, or the next one behind what the other node says of itself.
 ///
 /// # Errors
 /// As [`read_frame`].
-pub async fn read_told(stream: &impl Wire) -> io::Result<Vec<u8>> {
-    let mut header = [0; HEADER_BYTES];
-    wire::receive_exact(stream, &mut header).await?;
-    match Header::decode(header).map_err(broken)? {
-        Header { kind: FrameKind::Told, length } => {
-            let mut body = vec![0; length as usize];
-            wire::receive_exact(stream, &mut body).await?;
-            Ok(body)
+pub async fn answer(
+    stream: &impl Wire,
+    first: (FrameKind, Vec<u8>),
+) -> io::Result<(Option<About>, (FrameKind, Vec<u8>))> {
+    match first {
+        (FrameKind::About, body) => Ok((Some(About::decode(&body).map_err(invalid)?), read_frame(stream).await?)),
+        other => Ok((None, other)),
+    }
+}
+
+/// Reads the answer to ASK, which may be longer than other frames, and what the other node says of itself before it.
+///
+/// # Errors
+/// As [`read_frame`].
+pub async fn read_told(stream: &impl Wire) -> io::Result<(Option<About>, Vec<u8>)> {
+    let mut about = None;
+    loop {
+        let mut header = [0; HEADER_BYTES];
+        wire::receive_exact(stream, &mut header).await?;
+        let header = known(stream, header).await?;
+        let is_about = header.kind == FrameKind::About && about.is_none();
+        if header.kind != FrameKind::Told && !is_about {
+            return Err(invalid(format_args!("{:?} instead of TOLD", header.kind)));
         }
-        other => Err(invalid(format_args!("{:?} instead of TOLD", other.kind))),
+        let mut body = vec![0; header.length as usize];
+        wire::receive_exact(stream, &mut body).await?;
+        if !is_about {
+            return Ok((about, body));
+        }
+        about = Some(About::decode(&body).map_err(invalid)?);
     }
 }
 

@@ -9,7 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 
-use ekiden_relay_proto::leg::VERSION;
+use ekiden_relay_proto::leg::VERSIONS;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
@@ -134,7 +134,7 @@ impl Session {
 
     /// Whether both sides have agreed on the leg protocol (ALPN).
     pub fn is_our_protocol(&self) -> bool {
-        self.common().alpn_protocol() == Some(&protocol())
+        self.common().alpn_protocol().is_some_and(|agreed| protocols().iter().any(|ours| ours == agreed))
     }
 
     /// Whether [`Session::receive`] can return something without reading.
@@ -423,9 +423,9 @@ impl Encrypted {
     }
 }
 
-/// The name of the leg protocol and its version in ALPN (RFC 7301).
-pub fn protocol() -> Vec<u8> {
-    format!("ekiden/{VERSION}").into_bytes()
+/// The name of the leg protocol with each version that this node speaks, as in ALPN (RFC 7301), the one that it prefers first.
+pub fn protocols() -> Vec<Vec<u8>> {
+    VERSIONS.iter().map(|version| format!("ekiden/{version}").into_bytes()).collect()
 }
 
 /// The other node's refusal of this one's key.
@@ -443,6 +443,7 @@ pub fn is_own_key_refused(error: &io::Error) -> bool {
 /// else. `is_known`: the other side may have seen this one's key.
 fn explained(error: &Error, is_known: bool) -> io::Error {
     use io::ErrorKind::{InvalidData, PermissionDenied};
+    let versions = VERSIONS.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
     let plain = "it does not speak TLS: it has a plain_key_file, or is no ekiden node";
     match error {
         Error::InvalidCertificate(CertificateError::Other(error)) => {
@@ -451,9 +452,10 @@ fn explained(error: &Error, is_known: bool) -> io::Error {
         Error::AlertReceived(AlertDescription::CertificateUnknown) if is_known => {
             io::Error::new(PermissionDenied, OwnKeyRefusedError)
         }
-        Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => {
-            io::Error::new(InvalidData, "it speaks another version of the leg protocol, or is no ekiden node")
-        }
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => io::Error::new(
+            InvalidData,
+            format!("it speaks no version of the leg protocol that this node does ({versions}), or is no ekiden node"),
+        ),
         // With this alert a listener for clients answers TLS.
         Error::AlertReceived(AlertDescription::HandshakeFailure) => {
             io::Error::new(InvalidData, "it refuses to speak TLS: its address is not that of a leg listener")

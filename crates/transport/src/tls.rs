@@ -123,7 +123,7 @@ fn client(identity: &Identity, pinned: Option<Fingerprint>) -> Result<ClientConf
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Pinned(pinned)))
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(identity.key())));
-    config.alpn_protocols = vec![session::protocol()];
+    config.alpn_protocols = session::protocols();
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
     Ok(config)
@@ -134,7 +134,7 @@ fn server(identity: &Identity, allowed: Vec<Fingerprint>) -> Result<ServerConfig
     let mut config = builder
         .with_client_cert_verifier(Arc::new(Allowed(allowed)))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.key())));
-    config.alpn_protocols = vec![session::protocol()];
+    config.alpn_protocols = session::protocols();
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)

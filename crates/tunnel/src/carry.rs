@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::control::{Control, Limits};
 use crate::decoder::{Decoder, Frame};
-use crate::frame::{FrameError, HELLO_BYTES, Hello, KEEP_ALIVE, SILENCES, VERSION_BYTES, filling};
+use crate::frame::{FrameError, HEAD_OF_HELLO, Hello, KEEP_ALIVE, SILENCES, filling};
 use crate::queue::Outgoing;
 
 /// The maximum number of packets that are written at a time.
@@ -42,27 +42,26 @@ pub enum CarryError {
 }
 
 /// Sends this side's greeting.
-pub async fn send_hello(connection: &Connection, hello: Hello) -> io::Result<()> {
+pub async fn send_hello(connection: &Connection, hello: &Hello) -> io::Result<()> {
     connection.send_all(&hello.encode()).await
 }
 
 /// Receives the other side's greeting. Before that, the other side may test whether full segments pass; if they do not, it
 /// ends the connection without a greeting, which is [`CarryError::Closed`].
 pub async fn receive_hello(connection: &Connection) -> Result<Hello, CarryError> {
-    let mut bytes = [0; HELLO_BYTES];
-    let (first, rest) = bytes.split_at_mut(VERSION_BYTES);
-    connection.receive_exact(first).await?;
-    if let Some(filling) = filling(first.first_chunk().copied().unwrap_or_default()) {
+    let mut head = [0; HEAD_OF_HELLO];
+    connection.receive_exact(&mut head).await?;
+    if let Some(filling) = filling(head) {
         let answered = async {
             connection.receive_exact(&mut vec![0; filling]).await?;
             segments::answer(connection).await?;
-            connection.receive_exact(first).await
+            connection.receive_exact(&mut head).await
         };
         answered.await.map_err(|_| CarryError::Closed)?;
     }
-    Hello::check_version(first.first_chunk().copied().unwrap_or_default())?;
-    connection.receive_exact(rest).await?;
-    Ok(Hello::decode(bytes))
+    let mut fields = vec![0; Hello::fields_bytes(head)?];
+    connection.receive_exact(&mut fields).await?;
+    Ok(Hello::decode(&fields)?)
 }
 
 /// Sends what waits for a connection, and a keep-alive after a silence of the keep-alive time. Returns what ends the

@@ -1,7 +1,7 @@
 //! Finds the frames in what arrives.
 
 use crate::buffer::ROOM;
-use crate::frame::{FrameError, HEAD_BYTES, PLAIN, SUPER, SUPER_MOST};
+use crate::frame::{FrameError, HEAD_BYTES, PLAIN, SKIPPABLE, SUPER, SUPER_MOST};
 use crate::vnet::{VNET_BYTES, VnetHeader};
 
 /// The maximum that is received at a time: with more, the data leaves the processor's cache before it is written to the
@@ -66,7 +66,7 @@ impl Decoder {
         self.end = (self.end + bytes).min(self.bytes.len());
     }
 
-    /// The next complete frame. Keep-alives are left out.
+    /// The next complete frame. Keep-alives are left out, and what may be skipped.
     ///
     /// # Errors
     /// The frame is invalid, or too long: then nothing that follows can be read.
@@ -79,6 +79,7 @@ impl Decoder {
             let most = match kind {
                 PLAIN => self.mtu.into(),
                 SUPER => SUPER_MOST,
+                SKIPPABLE.. => SUPER_MOST,
                 other => return Err(FrameError::Kind(other)),
             };
             if bytes > most {
@@ -94,7 +95,7 @@ impl Decoder {
             }
             self.start = end;
             match (kind, bytes) {
-                (_, 0) => {}
+                (_, 0) | (SKIPPABLE.., _) => {}
                 (PLAIN, _) => return Ok(Some(Frame::Plain(&mut self.bytes[start..end]))),
                 _ => {
                     let bytes = &mut self.bytes[start..end];
@@ -136,6 +137,8 @@ mod tests {
             let mut stream = Vec::new();
             for (kind, bytes) in &frames {
                 stream.extend(KEEP_ALIVE);
+                stream.extend(head(SKIPPABLE + 1, 5));
+                stream.extend(b"newer");
                 stream.extend(head(*kind, bytes.len()));
                 stream.extend(bytes);
             }
@@ -183,6 +186,7 @@ mod tests {
         assert_eq!(error([1, 0, 10, SUPER]), Err(FrameError::TooLong { bytes: 65_546, most: 65_545 }));
         assert_eq!(error([0, 0, 10, SUPER]), Err(FrameError::TooShort { bytes: 10 }));
         assert_eq!(error([0, 0, 0, 2]), Err(FrameError::Kind(2)));
+        assert_eq!(error([1, 0, 10, 200]), Err(FrameError::TooLong { bytes: 65_546, most: 65_545 }));
         assert_eq!(error(KEEP_ALIVE), Ok(false));
     }
 }

@@ -16,6 +16,7 @@ use ekiden_net::patience;
 use ekiden_net::privileges::{Capability, has, keep_only};
 use ekiden_net::socket::{self, TcpOptions};
 use ekiden_queue::Siblings;
+use ekiden_relay_proto::leg::About;
 use ekiden_service::status_socket::{self, Holder};
 use ekiden_service::{Asked, Signals, Throttle, announce, reload};
 use ekiden_transport::{Bounds, Strangers};
@@ -207,6 +208,7 @@ impl Node {
                 siblings: Siblings::new(number.into()),
                 foreign: Cell::default(),
                 told: RefCell::default(),
+                build: RefCell::default(),
                 has_told_missing: Cell::default(),
             }
         };
@@ -343,10 +345,11 @@ impl Node {
             takes_super: self.tun.has_offload(),
             keepalive_s,
             has_dropped: self.peers[peer].foreign.get().0 > 0,
+            build: About::own().build,
         }
     }
 
-    fn check(&self, theirs: Hello, connections: u8) -> Result<(), FrameError> {
+    fn check(&self, theirs: &Hello, connections: u8) -> Result<(), FrameError> {
         let (ours, number) = (self.config.device.mtu, theirs.connection);
         match theirs.mtu {
             _ if number >= connections => Err(FrameError::Number { number, connections }),

@@ -29,6 +29,9 @@ pub struct TunnelStatus {
 pub struct PeerStatus {
     /// Its name.
     pub name: String,
+    /// Its build, if it has said so.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub build: String,
     /// Packets of it from addresses that it may not use.
     pub foreign: u64,
     /// The last of these addresses.

@@ -69,7 +69,8 @@ fn way(paths: &mut Paths, config: &Config, name: &str, peer: &Peer, address: &st
         }
     };
     let through = first.map_or(String::new(), |proxy| format!(", through the HTTP proxy {proxy}"));
-    paths.add(subject, format!("each end takes the other's key{through}"), Verdict::Good);
+    let build = if probed.build.is_empty() { String::new() } else { format!("; it is ekiden {}", probed.build) };
+    paths.add(subject, format!("each end takes the other's key{through}{build}"), Verdict::Good);
     paths.segments(name, peer.segments.limit());
     let round_trip = Time::from(probed.round_trip);
     paths.rtt = paths.rtt.max(Some(round_trip));

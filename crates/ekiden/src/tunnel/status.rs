@@ -69,7 +69,9 @@ fn text(status: &TunnelStatus, is_wide: bool, within: Option<usize>) -> String {
         let last = peer.foreign_last.as_ref()?;
         Some(format!("{}: {} of these, the last from {last}\n", peer.name, peer.foreign))
     };
-    let of_peers: String = status.peers.iter().filter_map(foreign_of).collect();
+    let is_of = |peer: &&PeerStatus| !peer.build.is_empty();
+    let builds = status.peers.iter().filter(is_of).map(|peer| format!("{} is ekiden {}\n", peer.name, peer.build));
+    let of_peers: String = status.peers.iter().filter_map(foreign_of).chain(builds).collect();
     let more = if is_wide { "" } else { "; --wide shows more columns" };
     format!(
         "{name}, device {device}\n{}\nMbit/s of the last {} s{more}\n\

@@ -16,9 +16,7 @@ use crate::load::{Link, Most, Running};
 use crate::socket;
 use crate::{control, probe};
 use ekiden_diagnosis::hole;
-use ekiden_measure_proto::message::{
-    Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_text,
-};
+use ekiden_measure_proto::message::{Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, Trace, shown, token_text};
 use ekiden_measure_proto::seen::{LoadSeen, Side};
 use ekiden_measure_proto::settings::Asked;
 
@@ -36,6 +34,8 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// What a client wants, checked.
 struct Wanted {
+    /// The version that both ends speak.
+    version: u32,
     asked: Asked,
     trace: Trace,
 }
@@ -108,8 +108,8 @@ enum Refusal {
 async fn wanted(server: &Server, connection: &Connection) -> Result<Wanted, Refusal> {
     let request = control::receive(connection, REQUEST_BYTES_MOST, PATIENCE).await;
     let told = |why: String| Refusal::Told { why };
-    let (version, settings, trace) = match request {
-        Ok(Request::Measure { version, settings, trace }) => (version, settings, trace),
+    let (speaks, settings, trace) = match request {
+        Ok(Request::Measure { speaks, settings, trace }) => (speaks, settings, trace),
         Ok(_) => return Err(told("the first message does not ask for a measurement".into())),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             let error = shown(&error.to_string());
@@ -117,9 +117,7 @@ async fn wanted(server: &Server, connection: &Connection) -> Result<Wanted, Refu
         }
         Err(_) => return Err(Refusal::Gone),
     };
-    if version != VERSION {
-        return Err(told(format!("it speaks version {version} of the measuring protocol, and this server {VERSION}")));
-    }
+    let version = speaks.agreed().map_err(told)?;
     let asked = Asked::new(*settings).map_err(told)?;
     let most_us = server.duration_most_us();
     if let Some(duration_us) = asked.get().duration_us.filter(|duration_us| *duration_us > most_us) {
@@ -135,7 +133,7 @@ async fn wanted(server: &Server, connection: &Connection) -> Result<Wanted, Refu
             for side in asked.get().ways.iter().map(|way| Side::Far.sends(*way)) {
                 socket::check(asked.get(), side).map_err(|why| told(format!("at the server's end, {why}")))?;
             }
-            Ok(Wanted { asked, trace })
+            Ok(Wanted { version, asked, trace })
         }
     }
 }
@@ -157,6 +155,7 @@ async fn measure(
 ) -> io::Result<String> {
     let settings = wanted.asked.get();
     let ready = Reply::Ready {
+        version: wanted.version,
         token: token_text(&token),
         end: end_settings(),
         bytes_most: server.settings.bytes_most,

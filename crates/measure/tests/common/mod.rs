@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ekiden_measure::server::{self, Admits, Happened, Patience, Settings};
 use ekiden_measure_proto::message::{
-    Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, Trace, VERSION, decode, encode, token_of,
+    Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, Speaks, Trace, decode, encode, token_of,
 };
 use ekiden_measure_proto::settings::Asked;
 use ekiden_record::LoadSettings;
@@ -28,7 +28,7 @@ pub fn hear<T: serde::de::DeserializeOwned>(mut socket: &TcpStream) -> Option<T>
     socket.read_exact(&mut length).ok()?;
     let mut bytes = vec![0; (u32::from_be_bytes(length) as usize).min(REPLY_BYTES_MOST)];
     socket.read_exact(&mut bytes).ok()?;
-    decode(&bytes).ok()
+    decode(&bytes).ok().flatten()
 }
 
 pub fn take_all(mut link: TcpStream, _: &[u8]) {
@@ -93,7 +93,7 @@ pub fn admitted(address: &str, settings: &LoadSettings) -> Option<(TcpStream, [u
     let mut control = TcpStream::connect(address).unwrap();
     control.write_all(b"EKM1").unwrap();
     let settings = Box::new(settings.clone());
-    say(&control, &Request::Measure { version: VERSION, settings, trace: Trace::No });
+    say(&control, &Request::Measure { speaks: Speaks::own(), settings, trace: Trace::No });
     match hear(&control) {
         Some(Reply::Ready { token, .. }) => Some((control, token_of(&token).unwrap())),
         Some(Reply::Refused { busy: true, .. }) => None,

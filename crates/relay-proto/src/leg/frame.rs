@@ -1,4 +1,6 @@
 //! Frames (docs/design/protocol.md §2): an 8-byte header, then as many bytes as it says.
+//!
+//! A frame of an unknown type is skipped if its sender says that it may be; otherwise it breaks the protocol.
 
 /// The bytes of a frame's header.
 pub const HEADER_BYTES: usize = 8;
@@ -14,6 +16,12 @@ pub const MAX_FILL: u32 = 0xffff;
 
 /// The most bytes of any other frame's body.
 pub const MAX_CONTROL: u32 = 4096;
+
+/// In the flags: a receiver that does not know the type skips the frame.
+const SKIPPABLE: u8 = 1;
+
+/// In the flags, beside [`SKIPPABLE`]: a node in the middle of a stream that does not know the type passes the frame on.
+const PASSED: u8 = 2;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,6 +53,8 @@ pub enum FrameKind {
     Fill = 12,
     /// The dialler asks, between two streams, what the acceptor has of streams of which it is the exit.
     Receipts = 13,
+    /// What the sender is: [`super::About`]. It may be skipped.
+    About = 14,
 }
 
 /// A frame's header.
@@ -56,14 +66,31 @@ pub struct Header {
     pub length: u32,
 }
 
+/// The header of a frame whose type this node does not know, and may skip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unknown {
+    kind: u8,
+    flags: u8,
+    length: u16,
+}
+
+/// What a header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// A frame that this node knows.
+    Known(Header),
+    /// One that it skips, or passes on.
+    Unknown(Unknown),
+}
+
 /// Bytes that the protocol does not allow. There is no way on from here but a reset.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// A record of TLS (RFC 8446 §5.1) where a frame was due.
     #[error("the other side speaks TLS, and plain_key_file on this side means not to")]
     Tls,
-    /// No frame has this type.
-    #[error("unknown frame type {0}")]
+    /// This node knows no frame of this type, and it may not be skipped.
+    #[error("a frame of type {0}, which this node does not know")]
     UnknownType(u8),
     /// Flags or reserved bits are set.
     #[error("reserved bits set in a frame header")]
@@ -73,6 +100,14 @@ pub enum ProtocolError {
     Length {
         /// The frame.
         kind: FrameKind,
+        /// Its length field.
+        length: u32,
+    },
+    /// A frame that may be skipped is longer than [`MAX_CONTROL`].
+    #[error("a frame of type {kind}, which this node does not know, of {length} bytes")]
+    UnknownLength {
+        /// Its type.
+        kind: u8,
         /// Its length field.
         length: u32,
     },
@@ -90,12 +125,28 @@ impl Header {
     /// The header on the wire.
     pub fn encode(self) -> [u8; HEADER_BYTES] {
         let [a, b, c, d] = self.length.to_be_bytes();
-        [self.kind as u8, 0, 0, 0, a, b, c, d]
+        let flags = if self.kind == FrameKind::About { SKIPPABLE } else { 0 };
+        [self.kind as u8, flags, 0, 0, a, b, c, d]
+    }
+
+    /// As [`Header::read`], where no other frame than those of this version may be.
+    ///
+    /// # Errors
+    /// As [`Header::read`], and of every unknown type.
+    pub fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Self, ProtocolError> {
+        match Self::read(bytes)? {
+            Found::Known(header) => Ok(header),
+            Found::Unknown(unknown) => Err(ProtocolError::UnknownType(unknown.kind)),
+        }
     }
 
     /// Reads a header and checks that its length is one its type may have.
-    pub fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Self, ProtocolError> {
+    ///
+    /// # Errors
+    /// It is not that of a frame, or of one that this node does not know and may not skip.
+    pub fn read(bytes: [u8; HEADER_BYTES]) -> Result<Found, ProtocolError> {
         let [kind, flags, r0, r1, length @ ..] = bytes;
+        let length = u32::from_be_bytes(length);
         let kind = match kind {
             1 => FrameKind::Hello,
             2 => FrameKind::Auth,
@@ -110,13 +161,18 @@ impl Header {
             11 => FrameKind::Told,
             12 => FrameKind::Fill,
             13 => FrameKind::Receipts,
+            14 => FrameKind::About,
             other if Self::is_tls(other) => return Err(ProtocolError::Tls),
-            other => return Err(ProtocolError::UnknownType(other)),
+            other if flags & SKIPPABLE == 0 => return Err(ProtocolError::UnknownType(other)),
+            other if length <= MAX_CONTROL => {
+                return Ok(Found::Unknown(Unknown { kind: other, flags, length: length as u16 }));
+            }
+            kind => return Err(ProtocolError::UnknownLength { kind, length }),
         };
-        if (flags, r0, r1) != (0, 0, 0) {
+        let may_be_set = if kind == FrameKind::About { SKIPPABLE } else { 0 };
+        if (flags & !may_be_set, r0, r1) != (0, 0, 0) {
             return Err(ProtocolError::Reserved);
         }
-        let length = u32::from_be_bytes(length);
         let allowed = match kind {
             FrameKind::Data => 1..=MAX_DATA,
             FrameKind::Told => 0..=MAX_TOLD,
@@ -124,12 +180,13 @@ impl Header {
             FrameKind::End | FrameKind::Delivered => 0..=0,
             FrameKind::Ask => 0..=MAX_CONTROL,
             FrameKind::Reset => 0..=255,
+            FrameKind::About => 0..=MAX_CONTROL,
             _ => 1..=MAX_CONTROL,
         };
         if !allowed.contains(&length) {
             return Err(ProtocolError::Length { kind, length });
         }
-        Ok(Self { kind, length })
+        Ok(Found::Known(Self { kind, length }))
     }
 
     /// A whole frame with a body.
@@ -141,6 +198,24 @@ impl Header {
     }
 }
 
+impl Unknown {
+    /// The bytes that follow.
+    pub fn length(self) -> u32 {
+        self.length.into()
+    }
+
+    /// Whether a node in the middle of a stream passes it on.
+    pub fn is_passed(self) -> bool {
+        self.flags & PASSED != 0
+    }
+
+    /// The header on the wire.
+    pub fn encode(self) -> [u8; HEADER_BYTES] {
+        let [high, low] = self.length.to_be_bytes();
+        [self.kind, self.flags, 0, 0, 0, 0, high, low]
+    }
+}
+
 /// Decodes the frames of one direction of an open stream, as its receiver sees them (docs/design/protocol.md §5).
 ///
 /// The receiver reads at most [`FrameDecoder::payload`] + [`FrameDecoder::header_missing`] bytes at a time and so
@@ -148,13 +223,23 @@ impl Header {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FrameDecoder {
     payload: u32,
+    /// The bytes that come next are the body of a frame that this side does not know.
+    is_unknown: bool,
     header: [u8; HEADER_BYTES],
     have: u8,
     /// The receiver is a dialler that has said END.
     has_said_end: bool,
+    ended: Ended,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Ended {
+    #[default]
+    Not,
     /// END has come. While the other direction runs, only RESET may follow; then DELIVERED.
-    has_ended: bool,
-    is_delivered: bool,
+    Said,
+    /// DELIVERED has come.
+    Delivered,
 }
 
 /// What a complete header means in an open stream.
@@ -162,6 +247,8 @@ pub struct FrameDecoder {
 pub enum Event {
     /// This many bytes of payload follow.
     Data(u32),
+    /// A frame that this side does not know. Its body is read as payload, but is none of the stream's.
+    Unknown(Unknown),
     /// The other side has ended its direction.
     End,
     /// The same, and it holds nothing any more of what it was sent: the stream is over.
@@ -178,7 +265,12 @@ impl FrameDecoder {
 
     /// Whether DELIVERED was heard.
     pub fn is_delivered(&self) -> bool {
-        self.is_delivered
+        self.ended == Ended::Delivered
+    }
+
+    /// Whether the bytes of payload that come next are none of the stream's, but of a frame that this side does not know.
+    pub fn is_unknown(&self) -> bool {
+        self.is_unknown
     }
 
     /// The bytes of payload that come next.
@@ -195,6 +287,7 @@ impl FrameDecoder {
     pub fn took_payload(&mut self, n: u32) {
         debug_assert!(n <= self.payload);
         self.payload = self.payload.saturating_sub(n);
+        self.is_unknown &= self.payload > 0;
     }
 
     /// Bytes of a header arrived: at most [`FrameDecoder::header_missing`], and only when no payload is due.
@@ -208,23 +301,41 @@ impl FrameDecoder {
             return Ok(None);
         }
         self.have = 0;
-        let header = Header::decode(self.header)?;
+        let header = match Header::read(self.header)? {
+            // From newer nodes: they say nothing between END and DELIVERED.
+            Found::Unknown(unknown) if self.ended != Ended::Not => {
+                return Err(ProtocolError::UnknownType(unknown.kind));
+            }
+            Found::Known(Header { kind: FrameKind::About, length }) if self.ended == Ended::Not => {
+                // It has been said before, or is not asked for.
+                let unknown = Unknown { kind: FrameKind::About as u8, flags: SKIPPABLE, length: length as u16 };
+                return Ok(Some(self.skips(unknown)));
+            }
+            Found::Unknown(unknown) => return Ok(Some(self.skips(unknown))),
+            Found::Known(header) => header,
+        };
         match header.kind {
             FrameKind::Reset => Ok(Some(Event::Reset(header.length as u8))),
-            FrameKind::Delivered if self.has_said_end && !self.is_delivered => {
-                (self.has_ended, self.is_delivered) = (true, true);
+            FrameKind::Delivered if self.has_said_end && !self.is_delivered() => {
+                self.ended = Ended::Delivered;
                 Ok(Some(Event::Delivered))
             }
-            other if self.has_ended => Err(ProtocolError::OutOfPlace(other)),
+            other if self.ended != Ended::Not => Err(ProtocolError::OutOfPlace(other)),
             FrameKind::Data => {
                 self.payload = header.length;
                 Ok(Some(Event::Data(header.length)))
             }
             FrameKind::End => {
-                self.has_ended = true;
+                self.ended = Ended::Said;
                 Ok(Some(Event::End))
             }
             other => Err(ProtocolError::OutOfPlace(other)),
         }
+    }
+
+    fn skips(&mut self, unknown: Unknown) -> Event {
+        self.payload = unknown.length();
+        self.is_unknown = unknown.length > 0;
+        Event::Unknown(unknown)
     }
 }

@@ -1,12 +1,12 @@
 //! Authentication without TLS (docs/design/protocol.md §3): a mutual challenge and response over a shared key.
 //!
-//! Both proofs cover both nonces and the prover's role and name, so that neither a recorded proof nor one
-//! reflected at its sender is worth anything.
+//! Both proofs cover both HELLOs and the prover's role and name, so that neither a recorded proof nor one reflected at its sender is worth
+//! anything, and nobody on the path makes two nodes speak an older version than both know.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use super::VERSION;
+use super::VERSIONS;
 use super::frame::{FrameKind, Header};
 use super::messages::{MAX_NAME, is_node_name};
 
@@ -15,6 +15,9 @@ pub const NONCE_BYTES: usize = 32;
 
 /// The bytes of a proof.
 const MAC_BYTES: usize = 32;
+
+/// The most versions that a dialler may offer.
+const OFFERED_MOST: usize = 16;
 
 /// The most bytes of the body of any frame before a dialler's proof, its AUTH among them.
 pub const MAX_UNPROVEN: u32 = (MAC_BYTES + MAX_NAME) as u32;
@@ -29,9 +32,9 @@ pub struct SharedSecret(pub [u8; 32]);
 /// Why a connection between two nodes was not established.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
-    /// The other side speaks another version.
-    #[error("the other node speaks version {0} of the leg protocol, this one {VERSION}")]
-    Version(u8),
+    /// The two sides have no version in common.
+    #[error("the other node speaks version {} of the leg protocol, and this one {}", listed(.0), listed(VERSIONS))]
+    Version(Vec<u8>),
     /// The proof is wrong.
     #[error("the other node does not have the same key")]
     WrongKey,
@@ -53,8 +56,16 @@ pub struct Dialler {
 pub struct Acceptor {
     key: SharedSecret,
     nonce: Nonce,
-    /// The dialler's nonce, once known.
-    theirs: Option<Nonce>,
+    /// Both HELLOs, once they are said.
+    said: Option<Said>,
+}
+
+/// What both proofs cover.
+#[derive(Debug, Clone)]
+struct Said {
+    dialler: Vec<u8>,
+    version: u8,
+    nonce: Nonce,
 }
 
 impl SharedSecret {
@@ -72,12 +83,13 @@ impl SharedSecret {
         Some(Self(key))
     }
 
-    fn proof(&self, role: &[u8], dialler: &Nonce, acceptor: &Nonce, name: &str) -> Hmac<Sha256> {
+    fn proof(&self, role: &[u8; 16], said: &Said, name: &str) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
-        // Fixed lengths before the one variable field: no two inputs read the same.
+        // The dialler's HELLO says its own length, and all but the name has a fixed one: no two inputs read the same.
         mac.update(role);
-        mac.update(dialler);
-        mac.update(acceptor);
+        mac.update(&said.dialler);
+        mac.update(&[said.version]);
+        mac.update(&said.nonce);
         mac.update(name.as_bytes());
         mac
     }
@@ -89,8 +101,8 @@ impl std::fmt::Debug for SharedSecret {
     }
 }
 
-const DIALLER: &[u8; 16] = b"ekiden/1 dialler";
-const ACCEPTOR: &[u8; 16] = b"ekiden/1 accepts";
+const DIALLER: &[u8; 16] = b"ekiden-leg dials";
+const ACCEPTOR: &[u8; 16] = b"ekiden-leg takes";
 
 impl Dialler {
     /// A node called `name` is about to connect. `nonce` must be random.
@@ -98,20 +110,33 @@ impl Dialler {
         Self { key, name: name.into(), nonce }
     }
 
-    /// The first frame.
+    /// The first frame: the versions that this side speaks, and its nonce.
     pub fn hello(&self) -> Vec<u8> {
-        let mut body = vec![VERSION];
+        Header::frame(FrameKind::Hello, &self.offer())
+    }
+
+    fn offer(&self) -> Vec<u8> {
+        let mut body = vec![VERSIONS.len() as u8];
+        body.extend(VERSIONS);
         body.extend(self.nonce);
-        Header::frame(FrameKind::Hello, &body)
+        body
     }
 
     /// Takes the body of the acceptor's HELLO; returns the AUTH frame, behind which OPEN may follow at once.
+    ///
+    /// # Errors
+    /// The acceptor does not have the key, or has chosen a version that was not offered.
     pub fn auth(&self, hello: &[u8]) -> Result<Vec<u8>, HandshakeError> {
-        let (nonce, proof) = split_hello(hello)?;
+        let (version, rest) = hello.split_first().ok_or(HandshakeError::Malformed)?;
+        let (nonce, proof) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(HandshakeError::Malformed)?;
         let proof: &[u8; MAC_BYTES] = proof.try_into().map_err(|_| HandshakeError::Malformed)?;
-        let mac = self.key.proof(ACCEPTOR, &self.nonce, &nonce, "");
+        let said = Said { dialler: self.offer(), version: *version, nonce: *nonce };
+        let mac = self.key.proof(ACCEPTOR, &said, "");
         mac.verify_slice(proof).map_err(|_| HandshakeError::WrongKey)?;
-        let mac = self.key.proof(DIALLER, &self.nonce, &nonce, &self.name);
+        if !VERSIONS.contains(version) {
+            return Err(HandshakeError::Version(vec![*version]));
+        }
+        let mac = self.key.proof(DIALLER, &said, &self.name);
         let mut body = mac.finalize().into_bytes().to_vec();
         body.extend(self.name.as_bytes());
         Ok(Header::frame(FrameKind::Auth, &body))
@@ -121,42 +146,49 @@ impl Dialler {
 impl Acceptor {
     /// A node waits for the first frame. `nonce` must be random.
     pub fn new(key: SharedSecret, nonce: Nonce) -> Self {
-        Self { key, nonce, theirs: None }
+        Self { key, nonce, said: None }
     }
 
     /// Takes the body of the dialler's HELLO; returns the HELLO to answer with.
+    ///
+    /// # Errors
+    /// The dialler offers no version that this side speaks.
     pub fn hello(&mut self, hello: &[u8]) -> Result<Vec<u8>, HandshakeError> {
-        let (theirs, rest) = split_hello(hello)?;
-        if !rest.is_empty() {
-            return Err(HandshakeError::Malformed);
-        }
-        self.theirs = Some(theirs);
-        let mut body = vec![VERSION];
+        let theirs = offered(hello)?;
+        let common = VERSIONS.iter().find(|version| theirs.contains(version));
+        let version = *common.ok_or_else(|| HandshakeError::Version(theirs.to_vec()))?;
+        let said = self.said.insert(Said { dialler: hello.to_vec(), version, nonce: self.nonce });
+        let mut body = vec![version];
         body.extend(self.nonce);
-        body.extend(self.key.proof(ACCEPTOR, &theirs, &self.nonce, "").finalize().into_bytes());
+        body.extend(self.key.proof(ACCEPTOR, said, "").finalize().into_bytes());
         Ok(Header::frame(FrameKind::Hello, &body))
     }
 
     /// Takes the body of AUTH; returns the dialler's name, which is now proven.
+    ///
+    /// # Errors
+    /// The dialler does not have the key.
     pub fn authenticate(&self, auth: &[u8]) -> Result<String, HandshakeError> {
-        let theirs = self.theirs.as_ref().ok_or(HandshakeError::Malformed)?;
+        let said = self.said.as_ref().ok_or(HandshakeError::Malformed)?;
         let (proof, name) = auth.split_at_checked(MAC_BYTES).ok_or(HandshakeError::Malformed)?;
         let name = std::str::from_utf8(name).map_err(|_| HandshakeError::Malformed)?;
         if !is_node_name(name) {
             return Err(HandshakeError::Malformed);
         }
-        let mac = self.key.proof(DIALLER, theirs, &self.nonce, name);
+        let mac = self.key.proof(DIALLER, said, name);
         mac.verify_slice(proof).map_err(|_| HandshakeError::WrongKey)?;
         Ok(name.to_owned())
     }
 }
 
-/// Version, nonce and what follows.
-fn split_hello(body: &[u8]) -> Result<(Nonce, &[u8]), HandshakeError> {
-    let (version, rest) = body.split_first().ok_or(HandshakeError::Malformed)?;
-    if *version != VERSION {
-        return Err(HandshakeError::Version(*version));
-    }
-    let (nonce, rest) = rest.split_first_chunk::<NONCE_BYTES>().ok_or(HandshakeError::Malformed)?;
-    Ok((*nonce, rest))
+/// The versions that a dialler offers, the one that it prefers first.
+fn offered(hello: &[u8]) -> Result<&[u8], HandshakeError> {
+    let (count, rest) = hello.split_first().ok_or(HandshakeError::Malformed)?;
+    let (versions, nonce) = rest.split_at_checked((*count).into()).ok_or(HandshakeError::Malformed)?;
+    let is_one = (1..=OFFERED_MOST).contains(&versions.len()) && nonce.len() == NONCE_BYTES;
+    is_one.then_some(versions).ok_or(HandshakeError::Malformed)
+}
+
+fn listed(versions: &[u8]) -> String {
+    versions.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -1,9 +1,10 @@
-//! The bodies of OPEN, OPENED and FAILED (docs/design/protocol.md §4).
+//! The bodies of OPEN, OPENED, FAILED and ASK (docs/design/protocol.md §4, §7): a fixed part, then fields.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::fields::{self, FieldError, Onward};
 use super::frame::{FrameKind, Header};
-use crate::failure::{Failure, FailureCode};
+use crate::failure::Failure;
 use crate::target::{Host, Target};
 
 /// The most nodes a chain may have behind the one that reads it.
@@ -17,8 +18,11 @@ pub const MAX_NAME: usize = 64;
 
 /// The bytes of a stream's name.
 pub const ID_BYTES: usize = 16;
-/// Stands before it, where an address has its kind.
-const ID: u8 = 5;
+
+/// The field of OPEN with the client's address.
+const CLIENT: u16 = 1;
+/// The field of OPEN with the stream's name.
+const ID: u16 = 2;
 
 /// What the dialler asks for: through `chain`, in this order, to `target`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,12 +37,39 @@ pub struct Open {
     pub client: Option<SocketAddr>,
     /// What the node at which it begins calls it, where that one may ask the exit what it has of it: random.
     pub id: Option<[u8; ID_BYTES]>,
+    /// Fields that this node does not know, for the next one, as they are on the wire.
+    pub passed: Vec<u8>,
 }
 
-/// A body that is not what its frame's type says.
+/// What OPENED says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// The address of the exit's connection; 0.0.0.0:0 if it is not known.
+    pub bound: SocketAddr,
+    /// Fields that this node does not know, for the one that has asked, as they are on the wire.
+    pub passed: Vec<u8>,
+}
+
+/// A body that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("malformed {0:?} frame")]
-pub struct MessageError(pub FrameKind);
+pub enum MessageError {
+    /// It is not what its frame's type says.
+    #[error("malformed {0:?} frame")]
+    Malformed(FrameKind),
+    /// It needs what this node does not know.
+    #[error("a {0:?} frame that requires field {1:#06x}, which this node does not know")]
+    Required(FrameKind, u16),
+}
+
+impl MessageError {
+    /// Of a frame whose fields cannot be read.
+    pub(super) fn of(kind: FrameKind, error: FieldError) -> Self {
+        match error {
+            FieldError::Malformed => Self::Malformed(kind),
+            FieldError::Required(field) => Self::Required(kind, field),
+        }
+    }
+}
 
 /// Node names: 1 to [`MAX_NAME`] ASCII letters, digits, `-`, `_` and `.`.
 pub fn is_node_name(name: &str) -> bool {
@@ -63,58 +94,93 @@ impl Open {
         }
         body.extend(self.target.port.to_be_bytes());
         if let Some(client) = self.client {
-            put_ip(&mut body, client.ip());
-            body.extend(client.port().to_be_bytes());
+            let mut value = Vec::new();
+            put_address(&mut value, client);
+            fields::put(&mut body, CLIENT, &value);
         }
         if let Some(id) = self.id {
-            body.push(ID);
-            body.extend(id);
+            fields::put(&mut body, ID, &id);
         }
+        body.extend(&self.passed);
         Header::frame(FrameKind::Open, &body)
     }
 
     /// Reads a body.
+    ///
+    /// # Errors
+    /// It is malformed, or requires a field that this node does not know.
     pub fn decode(body: &[u8]) -> Result<Self, MessageError> {
         let mut reader = Reader { rest: body };
-        reader.open().filter(|_| reader.rest.is_empty()).ok_or(MessageError(FrameKind::Open))
+        let mut open = reader.open().ok_or(MessageError::Malformed(FrameKind::Open))?;
+        let onward = if open.chain.is_empty() { Onward::No } else { Onward::Yes };
+        open.passed = fields::read(reader.rest, onward, |kind, value| {
+            match kind {
+                CLIENT if open.client.is_none() => open.client = Some(client(value)?),
+                ID if open.id.is_none() => open.id = Some(value.try_into().ok()?),
+                CLIENT | ID => return None,
+                _ => return Some(false),
+            }
+            Some(true)
+        })
+        .map_err(|error| MessageError::of(FrameKind::Open, error))?;
+        Ok(open)
     }
 }
 
-/// The OPENED frame: the address the exit's connection has, if it wants to say.
-pub fn encode_opened(bound: Option<SocketAddr>) -> Vec<u8> {
-    let bound = bound.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-    let mut body = Vec::new();
-    put_ip(&mut body, bound.ip());
-    body.extend(bound.port().to_be_bytes());
-    Header::frame(FrameKind::Opened, &body)
+/// A client's address, whose port is not 0.
+fn client(value: &[u8]) -> Option<SocketAddr> {
+    let mut reader = Reader { rest: value };
+    reader.address().filter(|client| client.port() != 0 && reader.rest.is_empty())
 }
 
-/// Reads the body of OPENED.
-pub fn decode_opened(body: &[u8]) -> Result<SocketAddr, MessageError> {
-    let mut reader = Reader { rest: body };
-    reader.address().filter(|_| reader.rest.is_empty()).ok_or(MessageError(FrameKind::Opened))
+impl Opened {
+    /// At this address, if it is known.
+    pub fn at(bound: Option<SocketAddr>) -> Self {
+        Self { bound: bound.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0))), passed: Vec::new() }
+    }
+
+    /// The whole frame.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        put_address(&mut body, self.bound);
+        body.extend(&self.passed);
+        Header::frame(FrameKind::Opened, &body)
+    }
+
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// It is malformed.
+    pub fn decode(body: &[u8]) -> Result<Self, MessageError> {
+        let mut reader = Reader { rest: body };
+        let bound = reader.address().ok_or(MessageError::Malformed(FrameKind::Opened))?;
+        Ok(Self { bound, passed: unknown(FrameKind::Opened, reader.rest, Onward::Answer)? })
+    }
 }
 
 /// The FAILED frame.
 pub fn encode_failed(failure: &Failure) -> Vec<u8> {
-    let mut body = vec![failure.code as u8];
-    body.extend(failure.text.as_bytes());
+    let mut body = vec![failure.number()];
+    counted(&mut body, failure.text.as_bytes());
+    body.extend(&failure.passed);
     Header::frame(FrameKind::Failed, &body)
 }
 
 /// Reads the body of FAILED.
+///
+/// # Errors
+/// It is malformed.
 pub fn decode_failed(body: &[u8]) -> Result<Failure, MessageError> {
-    let (code, text) = body
-        .split_first()
-        .filter(|(_, text)| text.len() <= Failure::TEXT_MOST)
-        .ok_or(MessageError(FrameKind::Failed))?;
-    let text = std::str::from_utf8(text).map_err(|_| MessageError(FrameKind::Failed))?;
-    Ok(Failure::new(FailureCode::from_wire(*code), text))
+    let mut reader = Reader { rest: body };
+    let said = reader.byte().and_then(|code| Some((code, reader.text()?)));
+    let (code, text) = said.ok_or(MessageError::Malformed(FrameKind::Failed))?;
+    let passed = unknown(FrameKind::Failed, reader.rest, Onward::Answer)?;
+    Ok(Failure::told(code, text, passed))
 }
 
 /// The ASK frame: `nodes` are those to which the dialler wants paths, at most [`MAX_ASKED`] names that are [`is_node_name`].
 pub fn encode_ask(nodes: &[String]) -> Vec<u8> {
-    let mut body = Vec::new();
+    let mut body = vec![nodes.len() as u8];
     for name in nodes {
         counted(&mut body, name.as_bytes());
     }
@@ -122,14 +188,19 @@ pub fn encode_ask(nodes: &[String]) -> Vec<u8> {
 }
 
 /// Reads the body of ASK.
+///
+/// # Errors
+/// It is malformed, or requires a field that this node does not know.
 pub fn decode_ask(body: &[u8]) -> Result<Vec<String>, MessageError> {
     let mut reader = Reader { rest: body };
-    let mut nodes = Vec::new();
-    while !reader.rest.is_empty() {
-        let name = reader.text().filter(|name| is_node_name(name) && nodes.len() < MAX_ASKED);
-        nodes.push(name.ok_or(MessageError(FrameKind::Ask))?.to_owned());
-    }
+    let nodes = reader.names(MAX_ASKED).ok_or(MessageError::Malformed(FrameKind::Ask))?;
+    unknown(FrameKind::Ask, reader.rest, Onward::No)?;
     Ok(nodes)
+}
+
+/// The fields of a message that has no known ones: those to be passed on.
+fn unknown(kind: FrameKind, bytes: &[u8], onward: Onward) -> Result<Vec<u8>, MessageError> {
+    fields::read(bytes, onward, |_, _| Some(false)).map_err(|error| MessageError::of(kind, error))
 }
 
 /// A length octet and the bytes. Names are at most 255 bytes long by their types' invariants.
@@ -152,20 +223,18 @@ fn put_ip(out: &mut Vec<u8>, ip: IpAddr) {
     }
 }
 
+fn put_address(out: &mut Vec<u8>, address: SocketAddr) {
+    put_ip(out, address.ip());
+    out.extend(address.port().to_be_bytes());
+}
+
 struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
     fn open(&mut self) -> Option<Open> {
-        let count = usize::from(self.byte()?);
-        if count > MAX_CHAIN {
-            return None;
-        }
-        let mut chain = Vec::new();
-        for _ in 0..count {
-            chain.push(self.text().filter(|name| is_node_name(name))?.to_owned());
-        }
+        let chain = self.names(MAX_CHAIN)?;
         let class = self.text().filter(|name| name.is_empty() || is_node_name(name))?.to_owned();
         let host = match self.byte()? {
             3 => Host::parse(self.text()?).ok()?,
@@ -173,15 +242,14 @@ impl<'a> Reader<'a> {
         };
         let port = self.port().filter(|&port| port != 0)?;
         let target = Target { host, port };
-        let client = match self.rest {
-            [] | [ID, ..] => None,
-            _ => Some(self.address().filter(|client| client.port() != 0)?),
-        };
-        let id = match self.rest {
-            [] => None,
-            _ => Some(self.byte().filter(|&kind| kind == ID).and_then(|_| self.array())?),
-        };
-        Some(Open { chain, class, target, client, id })
+        Some(Open { chain, class, target, client: None, id: None, passed: Vec::new() })
+    }
+
+    /// Names of nodes, with their number before them.
+    fn names(&mut self, most: usize) -> Option<Vec<String>> {
+        let count = usize::from(self.byte()?);
+        let mut name = || self.text().filter(|name| is_node_name(name)).map(str::to_owned);
+        (count <= most).then(|| (0..count).map(|_| name()).collect())?
     }
 
     fn byte(&mut self) -> Option<u8> {

@@ -67,6 +67,9 @@ pub struct Open {
     pub name: String,
     /// Connections of a user, streams of a node.
     pub open: u64,
+    /// Of which build a node is, if it has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
 }
 
 /// A limit and what counts for it.
@@ -150,18 +153,21 @@ fn of(node: &Node, listeners: &Mutex<Vec<ListenerStatus>>) -> Running {
             false => listeners.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         },
         streams: node.busy() as u64,
-        peers: node.pool.status(),
-        nodes: sorted(node.node_streams.open()),
-        users: sorted(node.users.open()),
+        peers: node.pool.status(|name| node.builds.of(name)),
+        nodes: sorted(node.node_streams.open(), |owner| node.builds.of(owner)),
+        users: sorted(node.users.open(), |_| None),
         clients: clients.len() as u64,
         limits: limits(node, &clients),
     }
 }
 
 /// Those with most first.
-fn sorted(open: Vec<(impl ToString, u32)>) -> Vec<Open> {
-    let mut all: Vec<_> =
-        open.iter().map(|(name, open)| Open { name: name.to_string(), open: (*open).into() }).collect();
+fn sorted<N: AsRef<str>>(open: Vec<(N, u32)>, build: impl Fn(&str) -> Option<String>) -> Vec<Open> {
+    let one = |(name, open): &(N, u32)| {
+        let name = name.as_ref();
+        Open { name: name.to_owned(), open: (*open).into(), build: build(name) }
+    };
+    let mut all: Vec<_> = open.iter().map(one).collect();
     all.sort_by(|one, other| other.open.cmp(&one.open).then_with(|| one.name.cmp(&other.name)));
     all
 }

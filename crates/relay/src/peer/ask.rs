@@ -50,7 +50,8 @@ async fn question(node: &Node, name: &str, frame: &[u8], due: bool) -> Result<(V
             read_told(&connection).await
         };
         // A connection that has rested may have died, and the node may be well.
-        let told = told.await.map_err(|error| lost(name, &error))?;
+        let (about, told) = told.await.map_err(|error| lost(name, &error))?;
+        node.builds.learn(name, about.as_ref());
         node.pool.put(name, peer, connection);
         Ok((told, begun.elapsed()))
     });

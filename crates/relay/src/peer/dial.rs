@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ekiden_net::socket::TcpOptions;
+use ekiden_relay_proto::leg::About;
 use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::segments::{Dialled, Proof, Segments, Unproven};
 use ekiden_units::Bytes;
@@ -115,7 +116,10 @@ async fn authenticate_once(
         }
     })?;
     match timeout(handshake, ekiden_transport::dial(socket, &peer.security, &config.name)).await {
-        Ok(Ok(authenticated)) => Ok(authenticated),
+        Ok(Ok((connection, mut prelude))) => {
+            prelude.extend(About::own().encode());
+            Ok((connection, prelude))
+        }
         Ok(Err(error)) => {
             let has_ended = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
             let unmet = if has_ended { Unmet::Gone } else { Unmet::Other };

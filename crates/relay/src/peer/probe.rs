@@ -3,9 +3,12 @@
 use std::io;
 
 use ekiden_relay_proto::Failure;
-use ekiden_transport::OwnKeyRefusedError;
+use ekiden_relay_proto::leg::{About, FrameKind};
+use ekiden_transport::frames::{invalid, read_frame};
 use ekiden_transport::segments::Segments;
+use ekiden_transport::{Connection, OwnKeyRefusedError};
 use tokio::runtime::Builder;
+use tokio::time::timeout;
 
 use crate::config::{Config, Peer, Tcp};
 use crate::exit::names::Resolver;
@@ -29,10 +32,21 @@ pub enum ProbeError {
     Failed(#[from] io::Error),
 }
 
-/// Connects to the peer called `name`, lets both sides prove who they are, and ends the connection. No stream is opened. Returns the
-/// longest segments that pass, in bytes, if the path drops longer ones and says nothing. It takes at most `limits.connect`,
-/// `limits.handshake` and some seconds together.
-pub fn probe(config: &Config, name: &str) -> Result<Option<u16>, ProbeError> {
+/// What a peer is like that takes this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probed {
+    /// The longest segments that pass, in bytes, if the path drops longer ones and says nothing.
+    pub segments_most: Option<u16>,
+    /// Its build; `None` if it does not say.
+    pub build: Option<String>,
+}
+
+/// Connects to the peer called `name`, lets both sides prove who they are, asks what it is, and ends the connection. No stream is opened.
+/// It takes at most `limits.connect`, twice `limits.handshake` and some seconds together.
+///
+/// # Errors
+/// See [`ProbeError`].
+pub fn probe(config: &Config, name: &str) -> Result<Probed, ProbeError> {
     let peer = config.peers.get(name).ok_or_else(|| ProbeError::NoPeer(name.into()))?;
     // Its congestion control may not be in the kernel yet, and nothing is carried.
     let peer = Peer { tcp: Tcp::default(), ..peer.clone() };
@@ -45,8 +59,19 @@ pub fn probe(config: &Config, name: &str) -> Result<Option<u16>, ProbeError> {
             let is_own = failure.text.ends_with(&OwnKeyRefusedError.to_string());
             if is_own { ProbeError::OwnKey(failure) } else { ProbeError::Refused(failure) }
         });
-        connected?.end_cleanly();
+        let connection = connected?;
+        let build = timeout(config.limits.handshake, build(&connection)).await.ok().and_then(Result::ok);
+        connection.end_cleanly();
         segments.settled().await;
-        Ok(segments.limit())
+        Ok(Probed { segments_most: segments.limit(), build: build.filter(|build| !build.is_empty()) })
     })
+}
+
+/// Asks a node for its build.
+async fn build(connection: &Connection) -> io::Result<String> {
+    connection.send_all(&About { asks: true, ..About::own() }.encode()).await?;
+    match read_frame(connection).await? {
+        (FrameKind::About, body) => About::decode(&body).map(|about| about.build).map_err(invalid),
+        (other, _) => Err(invalid(format_args!("{other:?} where About was due"))),
+    }
 }

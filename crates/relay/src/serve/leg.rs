@@ -9,7 +9,7 @@ use std::time::Duration;
 use ekiden_keys::Fingerprint;
 use ekiden_net::socket::canonical;
 use ekiden_relay_proto::leg::{
-    Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, Open, decode_ask, encode_failed, encode_opened,
+    About, Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, MessageError, Open, Opened, decode_ask, encode_failed,
 };
 use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::budget::{self, Share};
@@ -102,6 +102,7 @@ async fn serve_streams(
     let (name, from, client) = (&dialler.name, dialler.address, ClientKey::from(dialler.address.ip()));
     let mut stream = BetweenStreams::new(stream);
     let mut may_stop = Instant::now() + FIRST_REQUEST;
+    let mut greeting = About::own().encode();
     loop {
         // Waits for as long as the dialler keeps it warm, and nobody else needs the room. The kernel's keepalive notices a
         // dialler that has vanished.
@@ -110,7 +111,7 @@ async fn serve_streams(
             biased;
             // The key is no longer admitted.
             () = node.revoked(listener.address, credential) => return stream.end_unheard().await,
-            next = read_request(node, &stream, dialler) => next,
+            next = read_request(node, &stream, dialler, &mut greeting) => next,
             () = idle.evicted() => {
                 tracing::debug!("an idle connection of node {name} was closed to make room");
                 return stream.end_unheard().await;
@@ -124,16 +125,26 @@ async fn serve_streams(
         drop(idle);
         may_stop = Instant::now();
         let request = match next {
-            Ok(open) => open,
+            Ok(Ok(open)) => open,
+            Ok(Err(unknown)) => {
+                let failure = unsupported(node, dialler, unknown);
+                let said = [std::mem::take(&mut greeting), encode_failed(&failure)].concat();
+                match refuse(node, stream.into_inner(), &said, dialler).await {
+                    Ok(after) => stream = after,
+                    Err(error) => return tracing::debug!("a refused stream from node {name} was reset: {error}"),
+                }
+                continue;
+            }
             // The usual end of a warm connection.
             Err(error) if error.kind() != io::ErrorKind::InvalidData => return,
             Err(error) => {
                 drop(stream.into_inner());
-                let line = format_args!("node {name} at {from} broke the protocol: {error}");
+                let builds = node.builds.beside_ours(&dialler.owner);
+                let line = format_args!("node {name} at {from} broke the protocol: {error}; {builds}");
                 return node.lines.warn("protocol", client, line);
             }
         };
-        stream = match serve_stream(node, stream.into_inner(), &request, dialler).await {
+        stream = match serve_stream(node, stream.into_inner(), &request, dialler, &mut greeting).await {
             Ok(after) => after,
             Err(error) => return tracing::debug!("a stream from node {name} was reset: {error}"),
         };
@@ -165,36 +176,56 @@ fn owner(credential: &Credential) -> Owner {
     }
 }
 
-/// The next OPEN. Questions before it are answered.
-async fn read_request(node: &Node, stream: &Connection, dialler: &Dialler) -> io::Result<Open> {
+/// The next OPEN, or what it requires and this node does not know. Questions before it are answered; `greeting` goes before the first answer
+/// of a connection.
+async fn read_request(
+    node: &Node,
+    stream: &Connection,
+    dialler: &Dialler,
+    greeting: &mut Vec<u8>,
+) -> io::Result<Result<Open, MessageError>> {
     let mut fills = 0;
     loop {
-        match read_frame(stream).await? {
-            (FrameKind::Open, body) => return Open::decode(&body).map_err(invalid),
+        let answer = match read_frame(stream).await? {
+            (FrameKind::Open, body) => {
+                return match Open::decode(&body) {
+                    Err(malformed @ MessageError::Malformed(_)) => Err(invalid(malformed)),
+                    decoded => Ok(decoded),
+                };
+            }
+            (FrameKind::About, body) => {
+                let about = About::decode(&body).map_err(invalid)?;
+                node.builds.learn(&dialler.owner, Some(&about));
+                if !about.asks {
+                    continue;
+                }
+                Vec::new()
+            }
             (FrameKind::Ask, body) => {
                 let wanted = decode_ask(&body).map_err(invalid)?;
                 sleep(node.overlay.wait_to_answer(&dialler.owner)).await;
                 node.overlay.asked(&node.config(), &wanted);
                 let told = node.overlay.tell(&dialler.name, &wanted);
-                let answer = Header::frame(FrameKind::Told, &told);
-                timeout(node.config().limits.handshake, stream.send_all(&answer)).await??;
+                Header::frame(FrameKind::Told, &told)
             }
             // A connection is tried once.
             (FrameKind::Fill, _) if fills == FILLS_MOST => return Err(invalid("FILL again and again")),
             (FrameKind::Fill, _) => {
                 fills += 1;
                 timeout(node.config().limits.handshake, segments::answer(stream)).await??;
+                continue;
             }
             (FrameKind::Receipts, question) => {
                 sleep(node.overlay.wait_to_tell_receipts(&dialler.owner)).await;
                 let answer = node.overlay.tell_receipts(&question).map_err(invalid)?;
-                let answer = Header::frame(FrameKind::Told, &answer);
-                timeout(node.config().limits.handshake, stream.send_all(&answer)).await??;
+                Header::frame(FrameKind::Told, &answer)
             }
             // A refusal that crossed DELIVERED.
             (FrameKind::Reset, _) => return Err(io::ErrorKind::ConnectionAborted.into()),
             (other, _) => return Err(invalid(format_args!("{other:?} instead of OPEN"))),
-        }
+        };
+        let answer = [std::mem::take(greeting), answer].concat();
+        timeout(node.config().limits.handshake, stream.send_all(&answer)).await??;
     }
 }
 
@@ -204,6 +235,7 @@ async fn serve_stream(
     stream: Connection,
     request: &Open,
     from: &Dialler,
+    greeting: &mut Vec<u8>,
 ) -> io::Result<BetweenStreams> {
     let busy = node.begin();
     let counted = node.count_stream_of(&from.owner);
@@ -213,7 +245,7 @@ async fn serve_stream(
     }
     let class = Some(request.class.as_str()).filter(|class| !class.is_empty());
     let to = Destination::asked(&request.target).on_behalf_of(request.client).of_class(class);
-    let to = to.called(request.id.as_ref());
+    let to = to.called(request.id.as_ref()).with(&request.passed);
     // Where the stream leaves the overlay, its entry may ask for what became of it.
     let id = request.id.filter(|_| request.chain.is_empty() && node.config().overlay.is_some());
     let mut arrival = id.and_then(|id| node.overlay.leave(&from.remembered, StreamId(id).towards(&request.target)));
@@ -234,24 +266,17 @@ async fn serve_stream(
         let of = OnLeg { peer: from.name.clone(), taken: None, class: class.map(Arc::from), owner };
         Box::new(Sides { on: [Some(of), beyond], arrival })
     });
-    let Upstream { side, peer, bound, made, .. } = match reached {
+    let greeting = std::mem::take(greeting);
+    let Upstream { side, peer, bound, passed, made, .. } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {
             Asked::new(from.address, format!("node {}", from.name), &request.target).log_failure(node, &failure);
             let failure = if request.chain.is_empty() { named(node, failure) } else { failure };
-            stream.send_all(&encode_failed(&failure)).await?;
-            // It has no stream any more, and gives way like one that is idle.
-            let refused = node.add_refused_leg(from.owner.clone());
-            tokio::select! {
-                biased;
-                said = timeout(node.config().limits.handshake, discard(&stream)) => said??,
-                () = refused.evicted() => return Err(io::Error::other("others wait, and it does not end what was refused")),
-            }
-            return Ok(BetweenStreams::new(stream));
+            return refuse(node, stream, &[greeting, encode_failed(&failure)].concat(), from).await;
         }
     };
-    let bound = bound.or_else(|| side.stream.local_addr().ok());
-    stream.send_all(&encode_opened(bound)).await?;
+    let opened = Opened { passed, ..Opened::at(bound.or_else(|| side.stream.local_addr().ok())) };
+    stream.send_all(&[greeting, opened.encode()].concat()).await?;
     let (client, side) = (Side::node(stream), Side { was_sent_little: true, ..side });
     let mut expiry = Expiry::new(&node.config().limits);
     let run = Box::pin(Duplex::new(client, side, &[]).run(&mut expiry, Observed::new(&node.overlay, legs))).await;
@@ -269,6 +294,26 @@ async fn serve_stream(
     let stream = closing::close_dialled(finished, afterwards, &mut expiry, place).await?;
     drop(busy);
     Ok(stream)
+}
+
+/// Says FAILED, which is the last that is `said`, and discards the stream that is none. Returns the connection, ready for the next.
+async fn refuse(node: &Node, stream: Connection, said: &[u8], from: &Dialler) -> io::Result<BetweenStreams> {
+    stream.send_all(said).await?;
+    // It has no stream any more, and gives way like one that is idle.
+    let refused = node.add_refused_leg(from.owner.clone());
+    tokio::select! {
+        biased;
+        said = timeout(node.config().limits.handshake, discard(&stream)) => said??,
+        () = refused.evicted() => return Err(io::Error::other("others wait, and it does not end what was refused")),
+    }
+    Ok(BetweenStreams::new(stream))
+}
+
+/// The dialler requires what this node does not know.
+fn unsupported(node: &Node, from: &Dialler, unknown: MessageError) -> Failure {
+    let (own, name, builds) = (&node.config().name, &from.name, node.builds.beside_ours(&from.owner));
+    node.lines.warn("unsupported", name, format_args!("node {name} sent {unknown}; {builds}"));
+    Failure::new(FailureCode::Unsupported, format_args!("node {own} was sent {unknown} by node {name}; {builds}"))
 }
 
 /// One node has as many streams as it may.
@@ -308,7 +353,7 @@ async fn discard(stream: &Connection) -> io::Result<()> {
         match decoder.took_header(&header).map_err(invalid)? {
             Some(Event::End | Event::Delivered) => return Ok(()),
             Some(Event::Reset(_)) => return Err(io::ErrorKind::ConnectionReset.into()),
-            Some(Event::Data(_)) | None => {}
+            Some(Event::Data(_) | Event::Unknown(_)) | None => {}
         }
     }
 }

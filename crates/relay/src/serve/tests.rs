@@ -14,8 +14,8 @@ fn an_open_connection_is_small() {
     let (pump, stream, whole) = (size_of::<Pump>(), size_of::<Stream>(), size(connection));
     let before = size_before(prepare);
     eprintln!("pump {pump}, stream {stream}, connection {whole}, before its stream {before} bytes");
-    assert!(pump <= 104, "{pump}");
-    assert!(whole <= 1024, "{whole}");
+    assert!(pump <= 112, "{pump}");
+    assert!(whole <= 1088, "{whole}");
     // Written and freed once for each connection.
     assert!(before <= 3072, "{before}");
 }

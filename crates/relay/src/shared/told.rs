@@ -29,5 +29,6 @@ pub fn word(code: FailureCode) -> &'static str {
         C::Overloaded => "overloaded",
         C::Protocol => "protocol broken",
         C::Other => "another reason",
+        C::Unsupported => "older build",
     }
 }

@@ -4,12 +4,22 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
 use ekiden_relay::Relay;
-use ekiden_relay_proto::leg::{Acceptor, Dialler, FrameKind, HEADER_BYTES, Header, Open, SharedSecret, encode_opened};
+use ekiden_relay_proto::leg::{Acceptor, Dialler, FrameKind, HEADER_BYTES, Header, Open, Opened, SharedSecret};
 
 use super::{accept, connect};
 
-/// The next frame.
+/// The next frame, but for what a node says of itself.
 pub fn frame(stream: &mut TcpStream) -> (FrameKind, Vec<u8>) {
+    loop {
+        match any_frame(stream) {
+            (FrameKind::About, _) => {}
+            other => return other,
+        }
+    }
+}
+
+/// The next frame.
+pub fn any_frame(stream: &mut TcpStream) -> (FrameKind, Vec<u8>) {
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header).unwrap();
     let header = Header::decode(header).unwrap();
@@ -41,7 +51,14 @@ pub fn ask_for(stream: &mut TcpStream, target: SocketAddr) {
 
 /// Asks for another stream on the connection, and returns the answer.
 pub fn ask(stream: &mut TcpStream, target: SocketAddr) -> (FrameKind, Vec<u8>) {
-    let open = Open { chain: Vec::new(), class: String::new(), target: target.into(), client: None, id: None };
+    let open = Open {
+        chain: Vec::new(),
+        class: String::new(),
+        target: target.into(),
+        client: None,
+        id: None,
+        passed: Vec::new(),
+    };
     stream.write_all(&open.encode()).unwrap();
     frame(stream)
 }
@@ -59,6 +76,7 @@ pub fn accept_node(listener: &TcpListener) -> TcpStream {
     stream.write_all(&acceptor.hello(&hello).unwrap()).unwrap();
     let auth = frame(&mut stream).1;
     acceptor.authenticate(&auth).unwrap();
+    assert_eq!(any_frame(&mut stream).0, FrameKind::About);
     stream
 }
 
@@ -67,7 +85,7 @@ pub fn stream_that_both_end(entry: &Relay, listener: &TcpListener) -> (TcpStream
     let client = connect(entry.address("fwd").unwrap());
     let mut peer = accept_node(listener);
     assert_eq!(frame(&mut peer).0, FrameKind::Open);
-    peer.write_all(&encode_opened(None)).unwrap();
+    peer.write_all(&Opened::at(None).encode()).unwrap();
     say(&peer, FrameKind::End);
     client.shutdown(Shutdown::Write).unwrap();
     (client, peer)

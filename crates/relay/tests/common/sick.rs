@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, decode_ask, encode_failed, encode_opened};
+use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Opened, decode_ask, encode_failed};
 use ekiden_relay_proto::{Failure, FailureCode};
 
 use super::listener;
 use super::overlay::Overlay;
-use super::peer::{accept_node, frame, say};
+use super::peer::{accept_node, any_frame, frame, say};
 
 /// What the sick node does with a stream.
 #[derive(Clone, Copy, PartialEq)]
@@ -62,7 +62,8 @@ fn serve(stream: &mut TcpStream, sickness: Sickness, given: &AtomicUsize, heard:
     if stream.peek(&mut [0]).ok()? == 0 {
         return None;
     }
-    match frame(stream) {
+    match any_frame(stream) {
+        (FrameKind::About, _) => Some(()),
         (FrameKind::Ask, _) if sickness == Sickness::Hung => Some(()),
         (FrameKind::Ask, wanted) => {
             let leg = |to: &String| format!("{to:?}:{{\"rtt_us\":1,\"loss\":0,\"age_s\":0}}");
@@ -90,11 +91,11 @@ fn serve(stream: &mut TcpStream, sickness: Sickness, given: &AtomicUsize, heard:
                     return Some(());
                 }
                 Sickness::Invents | Sickness::Resets => {
-                    stream.write_all(&encode_opened(Some("127.0.0.1:9".parse().unwrap()))).ok()?;
+                    stream.write_all(&Opened::at(Some("127.0.0.1:9".parse().unwrap())).encode()).ok()?;
                 }
                 // At once: the client has not said anything yet.
                 Sickness::Ends => {
-                    let opened = encode_opened(Some("127.0.0.1:9".parse().unwrap()));
+                    let opened = Opened::at(Some("127.0.0.1:9".parse().unwrap())).encode();
                     stream.write_all(&[&opened[..], &Header::frame(FrameKind::End, &[])].concat()).ok()?;
                 }
             }

@@ -87,10 +87,10 @@ impl Node {
             return Err(io::Error::other(why).into());
         };
         let theirs = receive_hello(&connection).await?;
-        let checked = self.check(theirs, settings.classes.connections());
+        let checked = self.check(&theirs, settings.classes.connections());
         // The other side finds by the answer that the MTU differs. Other faults only this side knows, and it does not answer.
         if matches!(checked, Ok(()) | Err(FrameError::Mtu { .. })) {
-            send_hello(&connection, self.hello(peer, theirs.connection)).await?;
+            send_hello(&connection, &self.hello(peer, theirs.connection)).await?;
         }
         checked?;
         Ok((peer, theirs, connection))

@@ -11,6 +11,7 @@ impl Node {
     pub(super) fn status(&self) -> TunnelStatus {
         let peer = |((name, settings), peer): ((&String, &Peer), &PeerState)| PeerStatus {
             name: name.clone(),
+            build: peer.build.borrow().clone(),
             foreign: peer.foreign.get().0,
             foreign_last: peer.foreign.get().1.map(|address| address.to_string()),
             connections: (0..)

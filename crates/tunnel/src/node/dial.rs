@@ -78,7 +78,7 @@ impl Node {
             return Err(io::Error::other("it goes on").into());
         }
         let Greeted { connection, theirs, .. } = greet(connection, self.hello(peer, number)).await?;
-        self.check(theirs, settings.classes.connections())?;
+        self.check(&theirs, settings.classes.connections())?;
         Ok((connection, Hello { connection: number, ..theirs }))
     }
 }
@@ -122,7 +122,7 @@ async fn greet(connection: Connection, ours: Hello) -> Result<Greeted, CarryErro
 
 async fn exchange_hellos(connection: Connection, ours: Hello) -> Result<Greeted, CarryError> {
     let begin = Instant::now();
-    send_hello(&connection, ours).await?;
+    send_hello(&connection, &ours).await?;
     let theirs = receive_hello(&connection).await?;
     Ok(Greeted { connection, theirs, took: begin.elapsed() })
 }

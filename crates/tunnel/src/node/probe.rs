@@ -11,12 +11,14 @@ use crate::config::{Config, Peer};
 use crate::frame::Hello;
 
 /// What a peer has answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probed {
     /// The MTU of its device.
     pub mtu: u16,
     /// It has dropped packets of this node, since their source addresses are not in its `allowed`.
     pub has_dropped: bool,
+    /// Its build; empty if it does not say.
+    pub build: String,
     /// From the question to the answer, over the whole way to the peer.
     pub round_trip: Duration,
 }
@@ -36,6 +38,6 @@ pub fn probe(config: &Config, name: &str, peer: &Peer) -> io::Result<Probed> {
             dial::ask(&config, (name, peer), question).await.map_err(io::Error::other)?;
         connection.end_cleanly();
         peer.segments.settled().await;
-        Ok(Probed { mtu: theirs.mtu, has_dropped: theirs.has_dropped, round_trip: took })
+        Ok(Probed { mtu: theirs.mtu, has_dropped: theirs.has_dropped, build: theirs.build, round_trip: took })
     })
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ekiden_net::socket;
+use ekiden_relay_proto::leg::About;
 use ekiden_transport::{Connection, Security};
 use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval};
@@ -33,6 +34,7 @@ impl Node {
             other.stop.notify_one();
         }
         slot.queue.open(theirs.takes_super);
+        self.peers[peer].build.replace(theirs.build.clone());
         let current = Rc::new(Current::new(&connection, is_ours));
         *slot.current.borrow_mut() = Some(Rc::clone(&current));
         // Of one connection each line is told at once, and what comes of its kind soon after is counted.
@@ -65,7 +67,13 @@ impl Node {
         match why {
             // The other end resets it once it has the new one.
             Some(why) if is_raced => tracing::debug!("{whose} ended: {why}"),
-            Some(why) => self.lines.warn("gone", &whose, format_args!("{whose} ended: {why}")),
+            Some(why) => {
+                let builds = match &why {
+                    CarryError::Frame(_) => self.builds(peer),
+                    _ => String::new(),
+                };
+                self.lines.warn("gone", &whose, format_args!("{whose} ended: {why}{builds}"));
+            }
             None if is_raced => {}
             None => self.lines.info("gone", &whose, format_args!("{whose} was replaced by a new one")),
         }
@@ -73,6 +81,13 @@ impl Node {
         if slot.has(&current) && !is_raced {
             slot.empty();
         }
+    }
+
+    /// Of which builds both nodes are, for a line about what this one does not know.
+    fn builds(&self, peer: usize) -> String {
+        let theirs = self.peers[peer].build.borrow();
+        let theirs = if theirs.is_empty() { "of another build" } else { &format!("ekiden {theirs}") };
+        format!("; it is {theirs}, and this node ekiden {}", About::own().build)
     }
 
     /// Whether this node's connection stays when both ends have dialled. Both ends agree on it: the smaller key counts, or

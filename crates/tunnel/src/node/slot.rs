@@ -201,6 +201,8 @@ pub struct PeerState {
     pub told: RefCell<Option<String>>,
     /// Whether the log has said that it keeps fewer connections than there should be.
     pub has_told_missing: Cell<bool>,
+    /// Its build, as it said last; empty if it did not say.
+    pub build: RefCell<String>,
 }
 
 /// The time after the first connection by which all others have been made.

@@ -79,8 +79,14 @@ impl Reader {
             return Ok(Some(Ok(n > 0)));
         };
         if decoder.payload() > 0 {
+            let is_unknown = decoder.is_unknown();
+            let before = self.buffer.len();
             let n = read_into(&mut self.buffer, from, PIECE.min(decoder.payload() as usize))?;
             decoder.took_payload(n as u32);
+            if n > 0 && is_unknown {
+                self.buffer.truncate(before);
+                return Ok(None);
+            }
             return Ok(Some(if n > 0 { Ok(true) } else { Err(PumpError::Truncated) }));
         }
         let mut header = [0; HEADER_BYTES];
@@ -95,7 +101,7 @@ impl Reader {
                 Some(Ok(false))
             }
             Ok(Some(Event::Reset(code))) => Some(Err(PumpError::Reset(code))),
-            Ok(Some(Event::Data(_)) | None) => None,
+            Ok(Some(Event::Data(_) | Event::Unknown(_)) | None) => None,
             Err(error) => Some(Err(error.into())),
         })
     }

@@ -30,8 +30,14 @@ async fn left_by_its_dialler(client: Option<SocketAddr>) -> (bool, io::Result<us
     small.set_recv_buffer_size(8192).unwrap();
     small.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let hosts = small.listen(1).unwrap();
-    let request =
-        Open { chain: Vec::new(), class: String::new(), target: hosts.local_addr().unwrap().into(), client, id: None };
+    let request = Open {
+        chain: Vec::new(),
+        class: String::new(),
+        target: hosts.local_addr().unwrap().into(),
+        client,
+        id: None,
+        passed: Vec::new(),
+    };
     let (mut dialler, serving) = asked(node, request).await;
     let (mut host, _) = hosts.accept().await.unwrap();
     dialler.write_all(&Header::frame(FrameKind::Data, &vec![7; BYTES])).await.unwrap();
@@ -59,7 +65,7 @@ async fn asked(node: Arc<Node>, request: Open) -> (TcpStream, JoinHandle<io::Res
     let dialler = TcpStream::connect(nodes.local_addr().unwrap()).await.unwrap();
     let (accepted, from) = nodes.accept().await.unwrap();
     let far = Dialler { address: from, name: "far".into(), remembered: "far".into(), owner: "far".into() };
-    let serving = async move { serve_stream(&node, accepted.into(), &request, &far).await.map(drop) };
+    let serving = async move { serve_stream(&node, accepted.into(), &request, &far, &mut Vec::new()).await.map(drop) };
     (dialler, tokio::spawn(serving))
 }
 
@@ -83,7 +89,14 @@ async fn the_socket_of_a_stream_that_is_over_connects_again() {
     let tcp = node.config().tcp.clone();
     let hosts = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = hosts.local_addr().unwrap();
-    let request = Open { chain: Vec::new(), class: String::new(), target: target.into(), client: None, id: None };
+    let request = Open {
+        chain: Vec::new(),
+        class: String::new(),
+        target: target.into(),
+        client: None,
+        id: None,
+        passed: Vec::new(),
+    };
     let (mut dialler, serving) = asked(node, request).await;
     let (mut host, _) = hosts.accept().await.unwrap();
     dialler.write_all(&Header { kind: FrameKind::End, length: 0 }.encode()).await.unwrap();

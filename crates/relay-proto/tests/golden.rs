@@ -13,6 +13,9 @@ const COMING: &str = "0.1.txt";
 const KEY: SharedSecret = SharedSecret([7; 32]);
 const NAME: &str = "island";
 
+/// Frames by their names.
+type Frames = Vec<(String, Vec<u8>)>;
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
@@ -69,7 +72,7 @@ fn shake_hands() -> [(&'static str, Vec<u8>); 3] {
 }
 
 /// All that this build says.
-fn said() -> Vec<(String, Vec<u8>)> {
+fn said() -> Frames {
     let mut all: Vec<(&str, Vec<u8>)> = shake_hands().into();
     all.push(("ABOUT", about().encode()));
     all.extend(opens().map(|(name, open)| (name, open.encode())));
@@ -86,7 +89,8 @@ fn said() -> Vec<(String, Vec<u8>)> {
     all.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
 }
 
-fn releases() -> Vec<(String, Vec<(String, Vec<u8>)>)> {
+/// Those of each release, with its file's name.
+fn releases() -> Vec<(String, Frames)> {
     let files = std::fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
     let parse = |line: &str| {
         let (name, digits) = line.rsplit_once(' ').unwrap();

@@ -155,12 +155,27 @@ impl Effect {
 
     /// How probable values as high as these, or as far to the other side, are if it is not above the bound.
     pub fn chance_above(&self, bound: f64) -> f64 {
-        self.beside(bound).map_or(1.0, Mean::chance_above_zero)
+        self.greatest_beyond(bound, -1.0, |bound| self.beside(bound).map_or(1.0, Mean::chance_above_zero))
     }
 
     /// The same if it is not below the bound.
     pub fn chance_below(&self, bound: f64) -> f64 {
-        self.beside(bound).map_or(1.0, |mean| Mean { value: -mean.value, ..mean }.chance_above_zero())
+        let below = |mean: Mean| Mean { value: -mean.value, ..mean }.chance_above_zero();
+        self.greatest_beyond(bound, 1.0, |bound| self.beside(bound).map_or(1.0, below))
+    }
+
+    /// The greatest chance at the bound and beyond it, on this `side`. Where little is known of what a ratio divides by, a bound further away
+    /// may be more probable than one nearer: then the nearer one is not refused either, and what is not refused is an interval.
+    fn greatest_beyond(&self, bound: f64, side: f64, chance: impl Fn(f64) -> f64) -> f64 {
+        let here = chance(bound);
+        let Self::Ratio { over, under, .. } = self else { return here };
+        let value = Mean::of(over).value / Mean::of(under).value;
+        let first = (value - bound).abs().max(value.abs() * 1e-3) / 8.0;
+        if !first.is_finite() {
+            return here;
+        }
+        let beyond = (0..STEPS_MOST).map(|step| chance(bound + side * first * (f64::from(step) / 2.0).exp2()));
+        beyond.fold(here, f64::max)
     }
 
     /// How probable values as low as these are if it is above the bound. Without any spread, at the bound is not above.
@@ -279,6 +294,19 @@ mod tests {
         near((low.ln() + high.ln()) / 2.0, 2.0_f64.ln());
         near(four.chance_above(low), 0.05);
         assert!(four.chance_above(1.5) < 0.05 && four.chance_below(1.5) > 0.95);
+    }
+
+    #[test]
+    fn a_bound_is_not_refused_where_one_further_away_is_not() {
+        // At 0.6 Welch's t has more degrees of freedom than at 0, and alone would refuse it.
+        let over = vec![66.1, 81.7];
+        let ratio = Effect::Ratio { over, under: vec![0.1, 67.1, 0.1], is_paired: false };
+        assert!(
+            ratio.beside(0.6).unwrap().chance_above_zero() < 0.05
+                && ratio.beside(0.0).unwrap().chance_above_zero() > 0.05
+        );
+        assert_eq!(ratio.interval().low, f64::NEG_INFINITY);
+        assert!(ratio.chance_above(0.6) > 0.05);
     }
 
     #[test]

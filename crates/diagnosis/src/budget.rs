@@ -1,7 +1,8 @@
 //! When a traced sender ends: it has shown what it can show, or has sent what it may.
 
 use crate::episodes::episodes;
-use ekiden_measure_proto::message::{Row, Trace};
+use ekiden_measure_proto::message::Trace;
+use ekiden_measure_proto::row::Row;
 
 /// Duration of an episode of losses from its first loss on: this many round trips, plus this time in microseconds.
 const EPISODE_RTTS: u64 = 3;

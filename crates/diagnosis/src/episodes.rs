@@ -1,6 +1,6 @@
 //! Episodes of losses: segments that a sender sent again, with no pause of two round trips between them.
 
-use ekiden_measure_proto::message::Row;
+use ekiden_measure_proto::row::Row;
 
 /// An episode of losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::fmt;
 use ekiden_record::Way;
 
 use crate::latency::Answer;
-use ekiden_measure_proto::message::Row;
+use ekiden_measure_proto::row::Row;
 use ekiden_measure_proto::seen::{LoadSeen, Side};
 
 /// Thresholds of a black hole: retransmissions of a full segment, and the time for which no full segment passes, in microseconds.

@@ -9,7 +9,8 @@ use crate::limit::Limits;
 use crate::measured::Measured;
 use crate::verdict::Added;
 use crate::{latency, plausible, verdict};
-use ekiden_measure_proto::message::{Peak, Row};
+use ekiden_measure_proto::message::Peak;
+use ekiden_measure_proto::row::Row;
 use ekiden_measure_proto::seen::{LoadSeen, Side};
 use ekiden_measure_proto::settings::Asked;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::latency::Answer;
-use ekiden_measure_proto::message::Row;
+use ekiden_measure_proto::row::Row;
 use ekiden_measure_proto::seen::{LoadSeen, Side};
 use ekiden_measure_proto::settings::Asked;
 

@@ -7,7 +7,8 @@ use ekiden_record::{Latency, Load, LoadSettings, PathLimit, Shares, Way};
 
 use crate::episodes::episodes;
 use crate::hole::Hole;
-use ekiden_measure_proto::message::{Peak, Row};
+use ekiden_measure_proto::message::Peak;
+use ekiden_measure_proto::row::Row;
 
 /// Threshold of a queue: round trips grow by this part of the base, and by at least this time in microseconds.
 const QUEUE_PART: f64 = 0.05;

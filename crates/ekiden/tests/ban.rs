@@ -119,7 +119,7 @@ fn whoever_guesses_passwords_is_found_and_nobody_can_put_another_in_his_place() 
     let hash = ekiden(folder, &["password"], "secret\n");
     let users = format!("users = {{ alice = '{}' }}", hash.trim());
     // FAILED of the leg protocol, and the text that is in it; and an FTP server's greeting.
-    let mut failed = vec![5, 0, 0, 0, 0, 0, 0, 1 + SLANDER.len() as u8, 8];
+    let mut failed = vec![5, 0, 0, 0, 0, 0, 0, 2 + SLANDER.len() as u8, 8, SLANDER.len() as u8];
     failed.extend(SLANDER.as_bytes());
     let liar = answering(failed, true);
     let ftp = answering(format!("421 2026-11-22T12:00:00Z  {SLANDER}\r\n").into_bytes(), false);

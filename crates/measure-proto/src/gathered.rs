@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use ekiden_record::Way;
 
-use crate::message::{LOOKS_MOST, ROWS_MOST, Reply, Row, StreamEnd, TENTHS_MOST};
+use crate::message::{LOOKS_MOST, ROWS_MOST, Reply, StreamEnd, TENTHS_MOST};
+use crate::row::Row;
 use crate::seen::LoadSeen;
 use crate::settings::{Asked, DURATION_MOST_US};
 

@@ -2,7 +2,8 @@
 
 use ekiden_record::Way;
 
-use crate::message::{Row, StreamEnd};
+use crate::message::StreamEnd;
+use crate::row::Row;
 
 /// Which end of a path this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use ekiden_measure_proto::message::{Reply, Request, Row, Segments, Speaks, StreamEnd, Trace, decode, encode};
+use ekiden_measure_proto::message::{Reply, Request, Segments, Speaks, StreamEnd, Trace, decode, encode};
+use ekiden_measure_proto::row::Row;
 use ekiden_record::{EndSettings, LoadSettings, Way};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -2,8 +2,9 @@
 
 use ekiden_measure_proto::gathered::Gathered;
 use ekiden_measure_proto::message::{
-    OLDEST, Preamble, Purpose, ROWS_MOST, Reply, Request, Row, Speaks, StreamEnd, Trace, VERSION, decode, encode, shown,
+    OLDEST, Preamble, Purpose, ROWS_MOST, Reply, Request, Speaks, StreamEnd, Trace, VERSION, decode, encode, shown,
 };
+use ekiden_measure_proto::row::Row;
 use ekiden_measure_proto::settings::{Asked, BYTES_MOST, DURATION_MOST_US, STREAMS_MOST};
 use ekiden_record::{EndSettings, LoadSettings, Way};
 use proptest::collection::vec;

@@ -10,7 +10,8 @@ use ekiden_diagnosis::measured::Measured;
 use ekiden_measure::Error;
 use ekiden_measure::client::{self, Server, measure, measure_within};
 use ekiden_measure::server;
-use ekiden_measure_proto::message::{Preamble, Reply, Request, Row, StreamEnd, TAKEN, Trace, VERSION, token_text};
+use ekiden_measure_proto::message::{Preamble, Reply, Request, StreamEnd, TAKEN, Trace, VERSION, token_text};
+use ekiden_measure_proto::row::Row;
 use ekiden_measure_proto::settings::Asked;
 use ekiden_record::{EndSettings, LoadSettings, Way};
 

@@ -7,7 +7,7 @@ use ekiden_units::quantile;
 
 use crate::episodes::episodes;
 use crate::hole::Hole;
-use ekiden_measure_proto::message::Row;
+use ekiden_measure_proto::row::Row;
 
 use super::base::{Base, QUEUE_LEAST_US};
 use super::buffer::{buffer, drop_tail};

@@ -12,7 +12,8 @@ use crate::latency::Answer;
 use crate::measured::Measured;
 use crate::outcome::{loads, samples};
 use crate::verdict::sentence;
-use ekiden_measure_proto::message::{Row, Segments, StreamEnd};
+use ekiden_measure_proto::message::{Segments, StreamEnd};
+use ekiden_measure_proto::row::Row;
 use ekiden_measure_proto::seen::LoadSeen;
 use ekiden_measure_proto::settings::Asked;
 

@@ -7,7 +7,8 @@ use super::ended::{End, end};
 use super::simulated::{Bucket, Path};
 use super::trace::{Trace, longest_us};
 use super::{find, has_changed, picture, spent_before_second};
-use ekiden_measure_proto::message::{Row, Segments};
+use ekiden_measure_proto::message::Segments;
+use ekiden_measure_proto::row::Row;
 
 /// What is found on a path, with a second pass where one is wanted.
 pub fn find(path: Path) -> PathDirection {

@@ -6,7 +6,8 @@ use ekiden_units::quantile;
 
 use crate::latency::Answer;
 use crate::measured::Measured;
-use ekiden_measure_proto::message::{Row, StreamEnd};
+use ekiden_measure_proto::message::StreamEnd;
+use ekiden_measure_proto::row::Row;
 use ekiden_measure_proto::seen::{LoadSeen, Side};
 
 /// A sample that is later than this part of a round trip, and than this time in microseconds, may be mistaken for a queue.

@@ -11,7 +11,8 @@ use ekiden_tcp_info::TcpInfo;
 use super::Shared;
 use super::stream::Stream;
 use ekiden_diagnosis::budget;
-use ekiden_measure_proto::message::{LOOKS_MOST, ROWS_MOST, Row, Segments};
+use ekiden_measure_proto::message::{LOOKS_MOST, ROWS_MOST, Segments};
+use ekiden_measure_proto::row::Row;
 
 /// How often a traced load is looked at, in microseconds.
 const TRACE_US: u64 = 200;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ekiden_measure_proto::message::Row;
+use ekiden_measure_proto::row::Row;
 use ekiden_packet::Segment;
 use ekiden_tcp::{Connection, Transmit};
 use ekiden_units::Time;

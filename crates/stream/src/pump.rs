@@ -11,7 +11,7 @@ use std::io;
 use std::num::NonZeroU32;
 use std::task::{Context, Poll, ready};
 
-use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, Unknown};
+use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header};
 use ekiden_transport::budget::{Holding, Room};
 use ekiden_transport::is_transient;
 use ekiden_transport::wire::{self, Pipe, Sizes, Wire};
@@ -21,6 +21,9 @@ use crate::observer::Progress;
 use crate::source::{Part, Source};
 
 mod error;
+mod passing;
+
+use passing::Passing;
 
 pub use error::PumpError;
 
@@ -37,10 +40,6 @@ thread_local! {
     /// Room for a frame's header, then for a piece and the header behind it.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; Sizes::USUAL.large + HEADER_BYTES]);
 }
-
-/// A part of a frame. Boxed: there is seldom one.
-#[derive(Debug)]
-struct Passing(Vec<u8>);
 
 /// One direction of a stream.
 #[derive(Debug)]
@@ -409,36 +408,6 @@ impl<W: Wire> Pump<W> {
             }
             Poll::Ready(sent.map(|()| COPYING * n))
         })
-    }
-
-    /// A piece of a frame that this node does not know. Once it has all of one that is to be passed on, the receiver gets it.
-    fn skip(&mut self, cx: &mut Context<'_>, from: &W) -> Poll<Result<usize, PumpError>> {
-        let Source::Frames(decoder, _) = &mut self.source else { return Poll::Ready(Ok(0)) };
-        SCRATCH.with_borrow_mut(|scratch| {
-            let due = decoder.payload() as usize;
-            let n = ready!(wire::poll_receive(from, cx, &mut scratch[..due])).map_err(PumpError::Receive)?;
-            if n == 0 {
-                return Poll::Ready(Err(PumpError::Truncated));
-            }
-            decoder.took_payload(n as u32);
-            if let Some(passing) = &mut self.passing {
-                passing.0.extend(&scratch[..n]);
-            }
-            if let Some(passing) = self.passing.take_if(|_| n == due) {
-                self.rest = passing.0;
-            }
-            Poll::Ready(Ok(COPYING * n))
-        })
-    }
-
-    /// The header of a frame that this node does not know.
-    fn pass(&mut self, unknown: Unknown) {
-        if self.framing == Framing::Leg && unknown.is_passed() && self.refused.is_none() {
-            match unknown.length() {
-                0 => self.rest.extend(unknown.encode()),
-                _ => self.passing = Some(Box::new(Passing(unknown.encode().to_vec()))),
-            }
-        }
     }
 
     fn took(&mut self, n: usize) {

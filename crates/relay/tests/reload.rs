@@ -43,7 +43,7 @@ fn get(stream: &mut TcpStream, server: SocketAddr, login: &str) -> u16 {
 
 fn web(users: &str) -> String {
     // On a busy machine the guesses before a login take long.
-    let limits = "[limits]\nhandshake = \"1m\"\n";
+    let limits = "[limits]\nhandshake = \"60s\"\n";
     format!("{limits}[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\nusers = {{ {users} }}\n")
 }
 

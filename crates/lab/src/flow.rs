@@ -74,6 +74,11 @@ struct Running<'a> {
     name: &'a str,
     flow: &'a Flow,
     seed: u64,
+    /// What is random about when its connections open and how much they send, and the bytes of each.
+    own_seed: u64,
+    bytes: Vec<u64>,
+    /// The sum of the times from the connections' openings to their ends.
+    lasted_ns: AtomicU64,
     listener: TcpListener,
     /// Where the sender connects to: the receiver, or the first proxy.
     target: SocketAddr,
@@ -151,6 +156,9 @@ impl<'a> Running<'a> {
             name,
             flow,
             seed: lab.scenario.seed,
+            own_seed: lab.scenario.seed_of(name),
+            bytes: flow.bytes(lab.scenario.seed_of(name)),
+            lasted_ns: AtomicU64::new(0),
             listener,
             target,
             origin_ns,
@@ -169,13 +177,14 @@ impl<'a> Running<'a> {
 
     /// The sending side of a connection, and of those that follow it with more files, until the receiver has closed the last.
     fn send(&self, lab: &Lab, number: u32) {
-        sleep_until(self.origin_ns.saturating_add(self.flow.opens_at(number).0));
+        sleep_until(self.origin_ns.saturating_add(self.flow.opens_at(self.own_seed, number).0));
         self.send_over(number, |connection| self.connect(lab, connection));
     }
 
     fn send_over(&self, mut number: u32, connect: impl Fn(&Connection) -> io::Result<Option<TcpStream>>) {
         loop {
             let connection = lock(&self.connections).get(number);
+            let opened_ns = monotonic_ns();
             let result = match connect(&connection) {
                 Ok(Some(socket)) => self.send_on(socket, number, &connection),
                 Ok(None) => Ok(()),
@@ -191,6 +200,7 @@ impl<'a> Running<'a> {
             sender.finish(monotonic_ns(), result.err().map(|error| describe(&error)));
             self.rtt_max_us.fetch_max(sender.last.rtt_us, Ordering::Relaxed);
             drop(sender);
+            self.lasted_ns.fetch_add(monotonic_ns() - opened_ns, Ordering::Relaxed);
             if self.flow.file.is_none() || !is_sent || self.is_cut() || lock(&self.differs).is_some() {
                 break;
             }
@@ -224,8 +234,9 @@ impl<'a> Running<'a> {
 
     fn send_on(&self, mut socket: TcpStream, number: u32, connection: &Connection) -> io::Result<()> {
         let payload = Payload::new(self.seed, self.name, number);
+        let bytes = self.bytes.get(number as usize).copied();
         let (limit_bytes, deadline_ns) = match (self.flow.amount, self.cut_ns) {
-            (Amount::Bytes(bytes), _) => (bytes.0, u64::MAX),
+            (Amount::Bytes(bytes_each), _) => (bytes.unwrap_or(bytes_each.0), u64::MAX),
             (Amount::Duration(_), Some(cut_ns)) => (self.flow.file.map_or(u64::MAX, |file| file.0), cut_ns),
             (Amount::Duration(time), None) => (u64::MAX, monotonic_ns().saturating_add(time.0)),
         };
@@ -412,6 +423,10 @@ impl<'a> Running<'a> {
             retransmits: connections.retransmits(),
             rtt_min_us: connections.rtt_min_us(),
             rtt_max_us: Some(u64::from(self.rtt_max_us.load(Ordering::Relaxed))).filter(|us| *us > 0),
+            connection_mean_us: self
+                .flow
+                .within
+                .map(|_| self.lasted_ns.load(Ordering::Relaxed) / 1_000 / u64::from(self.flow.parallel)),
         }
     }
 

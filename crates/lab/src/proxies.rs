@@ -5,7 +5,7 @@ use std::path::Path;
 use std::{fs, io};
 
 use ekiden_keys::Identity;
-use ekiden_scenario::{Node, NodeKind};
+use ekiden_scenario::{Node, NodeKind, Order};
 
 use crate::error::building;
 use crate::programs::{NodeFile, PLAIN_KEY};
@@ -104,6 +104,9 @@ impl Lab {
         // All addresses there are private, and no other hosts are there.
         let _ = write!(text, "\n[exit]\nallow = [\"*\"]\n");
         text += &routes;
+        if node.order != Order::Even {
+            let _ = writeln!(text, "\n[class.bulk]\norder = \"{}\"", node.order.word());
+        }
         if !node.next.is_empty() {
             let _ = write!(text, "\n[[route]]\nto = [\"*\"]\nvia = {:?}\n", node.next);
         }

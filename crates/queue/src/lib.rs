@@ -24,6 +24,6 @@ pub use limit::Queue;
 pub use pacing::{LOOKING, Pacing, PathSeen, Siblings};
 pub use pull::Pull;
 pub use queued::Queued;
-pub use sharing::{Service, Sharing, StreamSeen};
+pub use sharing::{Lengths, Order, Service, Sharing, StreamSeen};
 pub use signals::Signals;
 pub use tunnel_queue::TunnelQueue;

@@ -8,10 +8,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ekiden_units::{BitRate, Time};
+use serde::{Deserialize, Serialize};
 
 use carried::{All, Carried};
+pub use lengths::Lengths;
+use order::{RATE_LEAST, Use};
+use transfer::Transfer;
 
 mod carried;
+mod lengths;
+mod order;
+mod transfer;
 
 /// How long a leg is divided after the last moment at which streams of two classes were open on it.
 const KEPT: Time = Time::secs(10);
@@ -24,8 +31,27 @@ const ROOM: f64 = 1.1;
 const ROUND_LEAST: Time = Time::ms(100);
 /// The weight of the last round in the mean rate of a stream.
 const NEW_PART: f64 = 0.4;
-/// The least limit of a stream, in bytes per second.
-const RATE_LEAST: f64 = 1_500.0;
+/// How the streams of a class share its part of a full leg.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Each gets the same.
+    #[default]
+    Even,
+    /// Those go first whose transfers are likely to end soonest, by the lengths of those before them. The others get at
+    /// least a tenth of an even share.
+    Soonest,
+}
+
+impl Order {
+    /// The word for it in files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Even => "even",
+            Self::Soonest => "soonest",
+        }
+    }
+}
 
 /// The service that a class of streams gets of a leg.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,6 +62,8 @@ pub struct Service {
     pub ceiling: Option<BitRate>,
     /// The minimum rate of its streams together if the leg carries that much, whatever the weights say.
     pub floor: Option<BitRate>,
+    /// How its streams share what it gets.
+    pub order: Order,
 }
 
 /// A connection that carries a stream.
@@ -51,10 +79,14 @@ pub struct StreamSeen {
     pub rtt_least: Time,
     /// Bytes that have arrived at the other end in all, selectively acknowledged ones included.
     pub acked: u64,
+    /// Bytes that its program has handed over, in all.
+    pub handed: u64,
     /// Segments sent again, in all.
     pub retransmits: u64,
     /// Whether data waits in its send buffer.
     pub is_waiting: bool,
+    /// Bytes that are on the way to the other end.
+    pub in_flight: u64,
 }
 
 /// A leg and the streams on it.
@@ -82,6 +114,9 @@ struct Stream {
     /// Its limit in bytes per second, and the least limit in this round.
     may: f64,
     may_least: f64,
+    class: usize,
+    transfer: Transfer,
+    uses: Use,
 }
 
 /// A wish for a part of the rate.
@@ -98,7 +133,7 @@ impl Sharing {
     pub fn is_needed(&self, services: &[Service], now: Time) -> bool {
         let limited = |class: &usize| services.get(*class).is_some_and(|service| service.ceiling.is_some());
         let there = || self.classes.iter().filter(|(_, of)| is_there(of, now)).map(|(class, _)| class);
-        there().count() > 1 || there().any(limited)
+        there().count() > 1 || there().any(limited) || there().any(|class| is_ordered(services, *class))
     }
 
     /// Whether streams are there, or were a short while ago.
@@ -121,12 +156,29 @@ impl Sharing {
     }
 
     /// Takes the state of all streams of the leg, several times in a round trip. Returns for each, in the same order, the
-    /// rate from now on in bytes per second; `None` for no limit.
-    pub fn look(&mut self, now: Time, services: &[Service], shown: &[StreamSeen]) -> Vec<Option<u64>> {
+    /// rate from now on in bytes per second; `None` for no limit. `lengths`, one for each service, learn from the streams.
+    pub fn look(
+        &mut self,
+        now: Time,
+        services: &[Service],
+        lengths: &mut [Lengths],
+        shown: &[StreamSeen],
+    ) -> Vec<Option<u64>> {
         let there: BTreeSet<u64> = shown.iter().map(|of| of.stream).collect();
-        self.streams.retain(|id, _| there.contains(id));
+        self.streams.retain(|id, stream| {
+            let is_there = there.contains(id);
+            if let Some(lengths) = lengths.get_mut(stream.class).filter(|_| !is_there) {
+                stream.transfer.ends(lengths);
+            }
+            is_there
+        });
         self.classes.retain(|class, of| is_there(of, now) && *class < services.len());
-        let total = self.total(now, shown).unwrap_or(f64::INFINITY);
+        let total = self.total(now, services, shown).unwrap_or(f64::INFINITY);
+        for of in shown {
+            if let (Some(stream), Some(lengths)) = (self.streams.get_mut(&of.stream), lengths.get_mut(of.class)) {
+                stream.transfer.look(now, of, lengths);
+            }
+        }
         let of_class = |class: usize| {
             let streams = shown.iter().filter(move |of| of.class == class);
             streams.filter_map(|of| Some((of.stream, self.streams.get(&of.stream)?.wants)))
@@ -145,6 +197,10 @@ impl Sharing {
         let parts = divide(total, &wishes).into_iter().zip(divide(total, &hungry)).map(|(now, then)| now.max(then));
         let mut rates = BTreeMap::new();
         for (class, part) in self.classes.keys().zip(parts).filter(|(_, part)| part.is_finite()) {
+            if is_ordered(services, *class) {
+                rates.extend(self.in_order(part, *class, &lengths[*class]));
+                continue;
+            }
             let (ids, wants): (Vec<u64>, Vec<f64>) = of_class(*class).unzip();
             // Streams that together want less than the rate of their class are not held back: each may take all that is
             // left.
@@ -161,8 +217,21 @@ impl Sharing {
         shown.iter().map(|of| rates.get(&of.stream).map(|rate| *rate as u64)).collect()
     }
 
+    /// The rates of the streams of a class that has this rate, those first that are likely to end soonest.
+    fn in_order(&self, part: f64, class: usize, lengths: &Lengths) -> Vec<(u64, f64)> {
+        let promises = lengths.promises();
+        let of_class = self.streams.iter().filter(|(_, stream)| stream.class == class);
+        let place = |of: &Stream| (promises.of(of.transfer.moved()), of.transfer.begun());
+        let mut streams: Vec<_> = of_class.map(|(id, of)| (place(of), *id, of.uses)).collect();
+        streams.sort_by(|((promise, begun), id, _), ((other, since), other_id, _)| {
+            other.total_cmp(promise).then(begun.cmp(since)).then(id.cmp(other_id))
+        });
+        let uses: Vec<Use> = streams.iter().map(|(.., uses)| *uses).collect();
+        streams.iter().map(|(_, id, _)| *id).zip(order::in_order(part, self.carried.has_room(), &uses)).collect()
+    }
+
     /// What the streams may send together, in bytes per second.
-    fn total(&mut self, now: Time, shown: &[StreamSeen]) -> Option<f64> {
+    fn total(&mut self, now: Time, services: &[Service], shown: &[StreamSeen]) -> Option<f64> {
         let (mut rtt, mut rtt_least) = (Time(u64::MAX), Time(u64::MAX));
         for of in shown {
             let stream = self.streams.entry(of.stream).or_insert_with(|| Stream::new(now, of));
@@ -180,11 +249,12 @@ impl Sharing {
         if rtt.0 != u64::MAX {
             (self.all.rtt, self.all.rtt_least) = (rtt, rtt_least);
         }
-        if self.classes.len() < 2 {
+        let is_shared = self.classes.len() > 1 || self.classes.keys().any(|class| is_ordered(services, *class));
+        self.all.is_ordered = self.classes.keys().any(|class| is_ordered(services, *class));
+        if !is_shared {
             self.carried = Carried::default();
         }
-        let is_shared = self.classes.len() > 1 && self.all.rtt.0 > 0;
-        is_shared.then(|| self.carried.look(now, self.all)).flatten()
+        (is_shared && self.all.rtt.0 > 0).then(|| self.carried.look(now, self.all)).flatten()
     }
 }
 
@@ -193,12 +263,26 @@ impl Stream {
         let &StreamSeen { acked, retransmits, .. } = of;
         let (gets, wants, may) = (0.0, 0.0, f64::INFINITY);
         let (round, acked_at_round, has_waited) = (now, acked, false);
-        Self { acked, retransmits, round, acked_at_round, has_waited, gets, wants, may, may_least: may }
+        Self {
+            acked,
+            retransmits,
+            round,
+            acked_at_round,
+            has_waited,
+            gets,
+            wants,
+            may,
+            may_least: may,
+            class: of.class,
+            transfer: Transfer::new(now, of),
+            uses: used(of),
+        }
     }
 
     fn look(&mut self, now: Time, of: &StreamSeen) {
         (self.acked, self.retransmits) = (of.acked, of.retransmits);
         self.has_waited |= of.is_waiting;
+        self.uses = used(of);
         let lasted = now.since(self.round);
         if lasted < of.rtt.max(ROUND_LEAST) {
             return;
@@ -211,6 +295,16 @@ impl Stream {
         (self.round, self.acked_at_round, self.has_waited) = (now, of.acked, of.is_waiting);
         self.may_least = self.may;
     }
+}
+
+fn used(of: &StreamSeen) -> Use {
+    let (in_flight, rtt) = (of.in_flight as f64, of.rtt.max(Time::ms(1)).as_secs());
+    Use { in_flight, rtt, is_waiting: of.is_waiting }
+}
+
+/// Whether the streams of a class have an order.
+fn is_ordered(services: &[Service], class: usize) -> bool {
+    services.get(class).is_some_and(|service| service.order == Order::Soonest)
 }
 
 /// Whether a class has streams, or had some a short while ago.

@@ -128,6 +128,9 @@ pub struct Flow {
     pub rtt_min_us: Option<u64>,
     /// Largest smoothed round-trip time when samples were taken. Through proxies: on the first leg only.
     pub rtt_max_us: Option<u64>,
+    /// Of a flow whose connections open within a time: the mean time of one, from its opening to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection_mean_us: Option<u64>,
 }
 
 /// How a flow ended.

@@ -120,6 +120,7 @@ fn flow(outcome: Outcome) -> Flow {
         retransmits: 1,
         rtt_min_us: Some(50_000),
         rtt_max_us: None,
+        connection_mean_us: Some(9),
     }
 }
 

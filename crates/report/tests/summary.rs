@@ -16,6 +16,7 @@ fn record(goodputs: &[(&str, u64)], drops: [u64; 2], overruns: u64, p99_us: Opti
         retransmits: goodput_bit_s / 10,
         rtt_min_us: None,
         rtt_max_us: None,
+        connection_mean_us: None,
     };
     let link = |queue_drops| LinkDirection {
         link: "line".into(),

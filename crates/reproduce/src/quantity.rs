@@ -9,7 +9,7 @@ use ekiden_scenario::Scenario;
 use ekiden_units::Time;
 
 /// What is said if a quantity is not understood.
-const KNOWN: &str = "goodput, duration, transfer, retransmits, rtt_min, rtt_max, rtt_mean, ssthresh_min or collapsed, each perhaps with a flow; \
+const KNOWN: &str = "goodput, duration, transfer, connection_mean, retransmits, rtt_min, rtt_max, rtt_mean, ssthresh_min or collapsed, each perhaps with a flow; \
                      queue_drops or queue_max with a link; ping_p50 or ping_p99 with a ping; tunnel_drops, tunnel_queue, tunnel_timeouts \
                      or tunnel_retransmits with a tunnel";
 
@@ -28,6 +28,7 @@ enum Kind {
     Goodput,
     Duration,
     Transfer,
+    ConnectionMean,
     Retransmits,
     RttMin,
     RttMax,
@@ -64,10 +65,11 @@ struct Window {
 
 impl Kind {
     /// Every kind with its word.
-    const ALL: [(&'static str, Self); 17] = [
+    const ALL: [(&'static str, Self); 18] = [
         ("goodput", Self::Goodput),
         ("duration", Self::Duration),
         ("transfer", Self::Transfer),
+        ("connection_mean", Self::ConnectionMean),
         ("retransmits", Self::Retransmits),
         ("rtt_min", Self::RttMin),
         ("rtt_max", Self::RttMax),
@@ -109,7 +111,7 @@ impl Kind {
     fn unit(self) -> &'static str {
         match self {
             Self::Goodput => "Mbit/s",
-            Self::Duration | Self::Transfer => "s",
+            Self::Duration | Self::Transfer | Self::ConnectionMean => "s",
             Self::RttMin | Self::RttMax | Self::RttMean | Self::PingMedian | Self::PingHigh => "ms",
             Self::SsthreshMin => "segments",
             Self::Collapsed => "streams",

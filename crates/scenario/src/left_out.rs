@@ -2,7 +2,10 @@
 //!
 //! Those of a link's directions stand in `ekiden-link`, with what a direction is. All are what the lab does without the keys. Omitting them keeps records short.
 
+use ekiden_queue::Order;
+
 use crate::profile::Profile;
+use crate::traffic::Sizes;
 
 pub(crate) const DEFAULT_PROFILE: Profile = Profile::Linux;
 /// As in Linux, which uses it only if the peer asks for it.
@@ -10,6 +13,9 @@ pub(crate) const DEFAULT_ECN: bool = false;
 pub(crate) const DEFAULT_SEPARATE: bool = false;
 /// Of proxies.
 pub(crate) const DEFAULT_FORWARDS: bool = true;
+/// Of proxies.
+pub(crate) const DEFAULT_ORDER: Order = Order::Even;
+pub(crate) const DEFAULT_SIZES: Sizes = Sizes::Alike;
 
 pub(crate) fn is_default_profile(profile: &Profile) -> bool {
     *profile == DEFAULT_PROFILE
@@ -21,6 +27,14 @@ pub(crate) fn is_default_ecn(ecn: &bool) -> bool {
 
 pub(crate) fn is_default_separate(separate: &bool) -> bool {
     *separate == DEFAULT_SEPARATE
+}
+
+pub(crate) fn is_default_order(order: &Order) -> bool {
+    *order == DEFAULT_ORDER
+}
+
+pub(crate) fn is_default_sizes(sizes: &Sizes) -> bool {
+    *sizes == DEFAULT_SIZES
 }
 
 pub(crate) fn is_default_forwards(forwards: &bool) -> bool {

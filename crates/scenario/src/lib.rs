@@ -26,20 +26,20 @@ use std::path::Path;
 
 use ekiden_congestion::{CongestionParameters, Tunables};
 use ekiden_files::{FileKind, read};
-use ekiden_units::Time;
+use ekiden_units::{Time, random};
 use indexmap::IndexMap;
 use serde::Serialize;
 
 pub use address::address;
 pub use ekiden_link::{Change, Direction, Discipline, Outage, Policer};
-pub use ekiden_queue::{Pull, Queue};
+pub use ekiden_queue::{Order, Pull, Queue};
 pub use error::Error;
 pub use link::Link;
 pub use network::{Gateway, GatewayPolicy, Node, NodeKind, ObservedFlow, PaperPolicy, Tcp, Tunnel};
 pub use profile::Profile;
 pub use route::Hop;
 pub use sweep::{Point, Setting, Sweep};
-pub use traffic::{Amount, Background, Flow, FlowEnd, OnOff, Ping};
+pub use traffic::{Amount, Background, Flow, FlowEnd, OnOff, Ping, Sizes};
 pub use via::Via;
 
 /// A network, and what is sent over it, with every default resolved and every copy of a node made.
@@ -129,6 +129,11 @@ impl Scenario {
             }
         }
         Tunables::new(&parameters).expect("checked when the file was read")
+    }
+
+    /// The seed of what is random about the flow of this name: when its connections open, and their sizes.
+    pub fn seed_of(&self, flow: &str) -> u64 {
+        random::derive(self.seed, flow, 0)
     }
 
     /// The nodes of the overlay, in the order of the file: all proxies, if there is a flow for which they choose paths; else none.

@@ -3,11 +3,11 @@
 //! `Pull` has the defaults of a tunnel's queue, for simulated tunnels and for real ones.
 
 use ekiden_link::Discipline;
-use ekiden_queue::{Pull, Queue};
+use ekiden_queue::{Order, Pull, Queue};
 use ekiden_units::{Bytes, Fraction, Time};
 use serde::{Serialize, Serializer};
 
-use crate::left_out::{is_default_ecn, is_default_forwards, is_default_profile, is_default_separate};
+use crate::left_out::{is_default_ecn, is_default_forwards, is_default_order, is_default_profile, is_default_separate};
 use crate::profile::Profile;
 
 /// A machine.
@@ -22,6 +22,9 @@ pub struct Node {
     /// For a proxy: whether it forwards packets that are not for it.
     #[serde(skip_serializing_if = "is_default_forwards")]
     pub forwards: bool,
+    /// For a proxy: how streams share what it sends to another proxy.
+    #[serde(skip_serializing_if = "is_default_order")]
+    pub order: Order,
     /// The settings of its TCP.
     pub tcp: Tcp,
 }

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use ekiden_queue::Order;
 use ekiden_units::{BitRate, Bytes, Fraction, ParseError, Time};
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use serde_spanned::Spanned;
 
-use crate::{Discipline, FlowEnd, GatewayPolicy, NodeKind, ObservedFlow, Profile, Queue};
+use crate::{Discipline, FlowEnd, GatewayPolicy, NodeKind, ObservedFlow, Profile, Queue, Sizes};
 
 pub(crate) type Named<T> = IndexMap<Spanned<String>, T>;
 
@@ -87,6 +88,7 @@ pub(crate) struct RawNode {
     #[serde(default)]
     pub next: Vec<Spanned<String>>,
     pub forwards: Option<Spanned<bool>>,
+    pub order: Option<Spanned<Order>>,
     #[serde(default)]
     pub tcp: RawTcp,
 }
@@ -195,6 +197,8 @@ pub(crate) struct RawFlow {
     #[serde(default)]
     pub via: Vec<Spanned<String>>,
     pub parallel: Option<Spanned<u32>>,
+    pub within: Option<Spanned<Time>>,
+    pub sizes: Option<Spanned<Sizes>>,
 }
 
 #[derive(Deserialize)]

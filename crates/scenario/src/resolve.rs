@@ -20,7 +20,7 @@ use ekiden_units::{BitRate, Bytes, Time, is_control_name};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
-use crate::left_out::{DEFAULT_ECN, DEFAULT_FORWARDS, DEFAULT_PROFILE};
+use crate::left_out::{DEFAULT_ECN, DEFAULT_FORWARDS, DEFAULT_ORDER, DEFAULT_PROFILE, DEFAULT_SIZES};
 use crate::raw::{Named, RATES, RawFlow, RawNode, RawRate, RawScenario, RawTcp};
 use crate::via::AUTO;
 use crate::{Amount, Error, Flow, FlowEnd, Node, NodeKind, Queue, Scenario, Tcp};
@@ -109,6 +109,10 @@ impl Checker<'_> {
                 let reason = format!("node '{}' has 'forwards', which only a proxy has", name.get_ref());
                 return Err(self.wrong(forwards.span(), reason));
             }
+            if let (false, Some(order)) = (kind == NodeKind::Proxy, &node.order) {
+                let reason = format!("node '{}' has 'order', which only a proxy has", name.get_ref());
+                return Err(self.wrong(order.span(), reason));
+            }
             self.proxies(&node.next, raw)?;
             if let Some(own) = node.next.iter().find(|proxy| *proxy == name) {
                 let reason = format!("the 'next' of '{}' leads to itself; leave it out there", name.get_ref());
@@ -116,7 +120,9 @@ impl Checker<'_> {
             }
             let next = node.next.iter().map(|proxy| proxy.get_ref().clone()).collect();
             let forwards = node.forwards.as_ref().map_or(DEFAULT_FORWARDS, |forwards| *forwards.get_ref());
-            nodes.insert(name.get_ref().clone(), Node { kind, next, forwards, tcp: self.tcp(&node.tcp, base)? });
+            let order = node.order.as_ref().map_or(DEFAULT_ORDER, |order| *order.get_ref());
+            let tcp = self.tcp(&node.tcp, base)?;
+            nodes.insert(name.get_ref().clone(), Node { kind, next, forwards, order, tcp });
         }
         Ok(nodes)
     }
@@ -234,6 +240,18 @@ impl Checker<'_> {
                     format!("flow '{}' has a 'file', and so needs a 'duration' with end = \"cut\"", name.get_ref());
                 return Err(self.wrong(file.span(), reason));
             }
+            if let (Amount::Duration(_), Some(within)) = (amount, flow.within.as_ref().map(Spanned::span)) {
+                let reason = format!("flow '{}' has 'within', and so needs 'bytes'", name.get_ref());
+                return Err(self.wrong(within, reason));
+            }
+            if let (Amount::Duration(_), Some(sizes)) = (amount, flow.sizes.as_ref().map(Spanned::span)) {
+                let reason = format!("flow '{}' has 'sizes', and so needs 'bytes'", name.get_ref());
+                return Err(self.wrong(sizes, reason));
+            }
+            let within = match &flow.within {
+                Some(_) => Some(self.within("within", &flow.within, Time::secs(1), &DURATIONS)?),
+                None => None,
+            };
             flows.insert(
                 name.get_ref().clone(),
                 Flow {
@@ -245,6 +263,8 @@ impl Checker<'_> {
                     start: self.within("start", &flow.start, DEFAULT_START, &STARTS)?,
                     via,
                     parallel: self.within("parallel", &flow.parallel, DEFAULT_PARALLEL, &PARALLEL)?,
+                    within,
+                    sizes: flow.sizes.as_ref().map_or(DEFAULT_SIZES, |sizes| *sizes.get_ref()),
                 },
             );
         }

@@ -1,8 +1,9 @@
 //! What is sent over a network.
 
-use ekiden_units::{BitRate, Bytes, Time};
+use ekiden_units::{BitRate, Bytes, Time, random};
 use serde::{Deserialize, Serialize};
 
+use crate::left_out::is_default_sizes;
 use crate::via::Via;
 
 /// Connections that a host opens at once. The published experiments with parallel streams start all of theirs together (S2: 32).
@@ -33,7 +34,26 @@ pub struct Flow {
     pub via: Via,
     /// How many connections send at once, opened by [`Flow::opens_at`]. Each sends `amount`.
     pub parallel: u32,
+    /// The time in which they open, each at a random moment; `None`: they open together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<Time>,
+    /// How the bytes of its connections differ, if it has a number of bytes.
+    #[serde(skip_serializing_if = "is_default_sizes")]
+    pub sizes: Sizes,
 }
+
+/// How the bytes of a flow's connections differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sizes {
+    /// Each has as many.
+    Alike,
+    /// They are log-normal (σ = 1.5), and scaled so that all together have as many as if they were alike.
+    Uneven,
+}
+
+/// The standard deviation of the logarithm of uneven sizes.
+const UNEVEN: f64 = 1.5;
 
 /// How much each connection of a flow sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -56,10 +76,29 @@ pub enum FlowEnd {
 }
 
 impl Flow {
-    /// When the connection with this number opens, counted from the start of the run: the first 64 with the flow, the others one
-    /// after another, 10 µs apart. All at once would overflow the first queue with SYNs, which no host does to its own network card.
-    pub fn opens_at(&self, number: u32) -> Time {
-        self.start + Time(OPENING.0 * u64::from((number + 1).saturating_sub(OPENED_AT_ONCE)))
+    /// When the connection with this number opens, counted from the start of the run: at a random moment `within` a time, or the
+    /// first 64 with the flow and the others one after another, 10 µs apart. All at once would overflow the first queue with SYNs,
+    /// which no host does to its own network card. `seed` is the flow's ([`Scenario::seed_of`](crate::Scenario::seed_of)).
+    pub fn opens_at(&self, seed: u64, number: u32) -> Time {
+        match self.within {
+            Some(within) => {
+                let drawn = u128::from(random::word(random::derive(seed, "opens", 0), number.into()));
+                self.start + Time(((drawn * u128::from(within.0)) >> 64) as u64)
+            }
+            None => self.start + Time(OPENING.0 * u64::from((number + 1).saturating_sub(OPENED_AT_ONCE))),
+        }
+    }
+
+    /// The bytes of each connection; none if it lasts for a time. `seed` is the flow's.
+    pub fn bytes(&self, seed: u64) -> Vec<u64> {
+        let Amount::Bytes(mean) = self.amount else { return Vec::new() };
+        if self.sizes == Sizes::Alike {
+            return vec![mean.0; self.parallel as usize];
+        }
+        let mut draws = random::Random::new(random::derive(seed, "sizes", 0));
+        let sizes: Vec<f64> = (0..self.parallel).map(|_| (UNEVEN * normal(&mut draws)).exp()).collect();
+        let scale = mean.0 as f64 * sizes.len() as f64 / sizes.iter().sum::<f64>();
+        sizes.iter().map(|size| ((size * scale) as u64).max(1)).collect()
     }
 
     /// When its connections are reset, counted from the start of the run; `None` if it ends when all has arrived.
@@ -69,6 +108,12 @@ impl Flow {
             _ => None,
         }
     }
+}
+
+/// A number of the standard normal distribution (Box and Muller, 1958).
+fn normal(draws: &mut random::Random) -> f64 {
+    let mut even = || (draws.draw() >> 11) as f64 / (1_u64 << 53) as f64;
+    (-2.0 * (1.0 - even()).ln()).sqrt() * (std::f64::consts::TAU * even()).cos()
 }
 
 /// Datagrams from one node to another, without congestion control.

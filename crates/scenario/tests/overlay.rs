@@ -87,6 +87,7 @@ fn what_cannot_be_chosen_is_refused_with_line_and_reason() {
         ("via = [\"c\", \"auto\", \"a\"]", "via = [\"c\", \"auto\", \"c\"]", 37, "'c' comes twice"),
         ("[node.client]", "[node.auto]\n[node.client]", 3, "'auto' cannot name a node"),
         ("[node.client]", "[node.client]\nforwards = false", 4, "'forwards', which only a proxy has"),
+        ("[node.client]", "[node.client]\norder = \"soonest\"", 4, "'order', which only a proxy has"),
         ("[link.ac]\nends = [\"a\", \"c\"]", "[link.ac]\nends = [\"a\", \"b\"]", 37, "no route from 'c' to 'a'"),
         (
             "[flow.files]",

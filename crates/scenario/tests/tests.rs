@@ -1,6 +1,7 @@
 //! The tests of the crate from outside, in one program: it is linked once.
 
 mod every_key;
+mod files;
 mod link;
 mod middle;
 mod overlay;

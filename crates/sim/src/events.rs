@@ -30,6 +30,8 @@ pub(crate) enum Event {
     Sample,
     /// The nodes of the overlay glance at their connections.
     Glance,
+    /// Proxies look at the legs that their streams share.
+    Share,
     /// The message with this number between nodes of the overlay arrives, or turns out to be lost.
     Message(u32),
     /// A node of the overlay has waited for the connection of this socket.
@@ -69,6 +71,7 @@ impl Events {
             | Event::Ping(_)
             | Event::Sample
             | Event::Glance
+            | Event::Share
             | Event::Message(_)
             | Event::Waited(_)
             | Event::PathFailed(_)

@@ -26,6 +26,8 @@ pub(crate) struct Flows<'a> {
 struct Flow<'a> {
     name: Arc<str>,
     described: &'a Described,
+    /// Its seed, by which its connections open.
+    seed: u64,
     legs: Vec<Between>,
     /// By the sockets that send.
     connections: BTreeMap<u32, Ends>,
@@ -34,6 +36,8 @@ struct Flow<'a> {
     /// Connections that have not arrived to their end; of a flow with files those at once.
     open: usize,
     received: u64,
+    /// The sum of the times at which connections have ended, since the flow's start.
+    ended: Time,
     last_arrival: Time,
     outcome: Option<Outcome>,
     /// The largest smoothed round-trip time that was seen.
@@ -73,16 +77,23 @@ impl<'a> Flows<'a> {
         let list: Vec<_> = flows
             .map(|(number, (name, described))| {
                 let legs = legs(scenario, described, sockets);
+                let seed = scenario.seed_of(name);
+                let bytes = described.bytes(seed);
                 Flow {
                     name: name.as_str().into(),
                     described,
+                    seed,
                     connections: (0..described.parallel)
-                        .map(|at| connect(number as u32, at, described, &legs, sockets))
+                        .map(|at| {
+                            let bytes = bytes.get(at as usize).copied();
+                            connect(number as u32, at, described, bytes, &legs, sockets)
+                        })
                         .collect(),
                     finished: Finished::default(),
                     legs,
                     open: described.parallel as usize,
                     received: 0,
+                    ended: Time(0),
                     last_arrival: described.start,
                     outcome: None,
                     rtt_max_us: None,
@@ -102,7 +113,7 @@ impl<'a> Flows<'a> {
                 _ => None,
             };
             let of_connections = flow.connections.iter().flat_map(move |(&source, ends)| {
-                let opens = flow.described.opens_at(ends.number);
+                let opens = flow.described.opens_at(flow.seed, ends.number);
                 // A host that has not got round to it when the time is over does not open it.
                 let open = cut.is_none_or(|cut| opens < cut).then_some((opens, Event::Open(source)));
                 open.into_iter().chain(stop.map(|stop| (stop.max(opens), Event::Stop(source))))
@@ -141,7 +152,10 @@ impl<'a> Flows<'a> {
         }
         // Behind a file comes the next, until the flow is cut.
         let is_end = is_end && flow.described.file.is_none();
-        flow.open -= usize::from(is_end);
+        if is_end {
+            flow.open -= 1;
+            flow.ended = flow.ended + now.since(flow.described.start);
+        }
         if is_end && flow.open == 0 { self.end(now, number, Outcome::Complete) } else { None }
     }
 
@@ -156,7 +170,7 @@ impl<'a> Flows<'a> {
         sockets.get(source).info().iter().for_each(|info| flow.finished.add(info));
         sockets.release(source..=sent.sink);
         let at = flow.finished.connections + flow.connections.len() as u32;
-        let (opens, next) = connect(number, at, flow.described, &flow.legs, sockets);
+        let (opens, next) = connect(number, at, flow.described, None, &flow.legs, sockets);
         flow.connections.insert(opens, next);
         Some(opens)
     }
@@ -278,7 +292,14 @@ impl Flow<'_> {
             retransmits: self.finished.retransmits + infos.iter().map(|info| info.retransmits).sum::<u64>(),
             rtt_min_us: rtts_min.min().map(|rtt| rtt.0 / 1000),
             rtt_max_us: self.rtt_max_us,
+            connection_mean_us: self.described.within.filter(|_| self.open == 0).map(|_| self.connection_mean_us()),
         }
+    }
+
+    fn connection_mean_us(&self) -> u64 {
+        let opened = (0..self.described.parallel).map(|at| self.described.opens_at(self.seed, at));
+        let opened: u64 = opened.map(|at| at.since(self.described.start).0).sum();
+        self.ended.0.saturating_sub(opened) / 1000 / u64::from(self.described.parallel)
     }
 }
 
@@ -301,12 +322,16 @@ fn legs(scenario: &Scenario, flow: &Described, sockets: &Sockets) -> Vec<Between
 
 /// Adds the sockets of one connection of a flow, the flow's number `at`, which proxies may split into several, but for those between nodes
 /// that choose the path. Returns the socket that sends, and the rest.
-fn connect(number: u32, at: u32, flow: &Described, legs: &[Between], sockets: &mut Sockets) -> (u32, Ends) {
+fn connect(
+    number: u32,
+    at: u32,
+    flow: &Described,
+    bytes: Option<u64>,
+    legs: &[Between],
+    sockets: &mut Sockets,
+) -> (u32, Ends) {
     let source = sockets.next_number();
-    let left = match flow.amount {
-        Amount::Bytes(bytes) => Some(bytes.0),
-        Amount::Duration(_) => flow.file.map(|file| file.0),
-    };
+    let left = bytes.or(flow.file.map(|file| file.0));
     let mut sends = Program::Source { flow: number, left };
     let is_chosen = flow.via.chosen().is_some();
     for (place, leg) in legs.iter().enumerate() {

@@ -10,7 +10,8 @@
 //!
 //! 1. `error`, `options`; `packet`: what travels; `events`: the clock and the event queue
 //! 2. `stack`: the TCP of a node; `socket`: one end of a connection; `sockets`: all of them
-//! 3. `network`: lines and routes; `background`; `capture`; `gateway`; `tunnel`; `overlay`: nodes that choose paths
+//! 3. `network`: lines and routes; `background`; `capture`; `gateway`; `tunnel`; `overlay`: nodes that choose paths; `shares`: proxies whose
+//!    streams share legs in an order
 //! 4. `flows`; `queues`; `recorder`: what came out
 //! 5. `simulation`: the loop over events
 
@@ -31,6 +32,7 @@ mod packet;
 mod pings;
 mod queues;
 mod recorder;
+mod shares;
 mod simulation;
 mod socket;
 mod sockets;

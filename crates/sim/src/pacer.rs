@@ -1,4 +1,4 @@
-//! Pacing of a tunnel's connection, as the kernel does it for the real one.
+//! Pacing of a connection, as the kernel does it for a real one.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use ekiden_units::Time;
 
 /// When the next segment of a connection may leave.
 pub(crate) struct Pacer {
-    pacing: Pacing,
+    /// Of a tunnel's: finds the limit.
+    pacing: Option<Pacing>,
     /// In bytes per second; `None`: no limit but the kernel's own.
     limit: Option<u64>,
     looked: Option<Time>,
@@ -19,15 +20,27 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// For one of these connections.
+    /// For one of a tunnel's connections.
     pub fn new(siblings: Arc<Siblings>) -> Self {
-        let (limit, looked) = Default::default();
-        Self { pacing: Pacing::new(siblings), limit, looked, is_on: false, free_at: Time(0), is_held: false }
+        Self { pacing: Some(Pacing::new(siblings)), ..Self::limited(None) }
+    }
+
+    /// For a connection that has this limit, in bytes per second.
+    pub fn limited(limit: Option<u64>) -> Self {
+        let (pacing, looked) = Default::default();
+        Self { pacing, limit, looked, is_on: limit.is_some(), free_at: Time(0), is_held: false }
+    }
+
+    /// Gives the connection another limit.
+    pub fn limit(&mut self, limit: Option<u64>) {
+        self.limit = limit;
+        self.is_on |= limit.is_some();
     }
 
     /// Looks at the connection now and then.
     pub fn look(&mut self, now: Time, info: &TcpInfo, is_awaited: bool) {
-        self.pacing.waiting(now, is_awaited);
+        let Some(pacing) = &mut self.pacing else { return };
+        pacing.waiting(now, is_awaited);
         let Some(rtt) = info.rtt else { return };
         if self.looked.is_some_and(|looked| now < looked + LOOKING) {
             return;
@@ -36,7 +49,7 @@ impl Pacer {
         let full = |segments: u64| segments * u64::from(info.mss);
         let (acked, arrived) = (info.acked_bytes + full(info.sacked.into()), full(info.delivered));
         let in_flight = full(info.outstanding.saturating_sub(info.sacked).into());
-        self.limit = self.pacing.look(now, PathSeen { rtt, acked, arrived, retransmits: info.retransmits, in_flight });
+        self.limit = pacing.look(now, PathSeen { rtt, acked, arrived, retransmits: info.retransmits, in_flight });
         self.is_on |= self.limit.is_some();
     }
 

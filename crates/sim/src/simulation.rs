@@ -14,6 +14,7 @@ use crate::overlay::{Later, Overlay};
 use crate::packet::{Body, Packet};
 use crate::pings::{self, Pings};
 use crate::recorder::{Recorder, Reports};
+use crate::shares::Shares;
 use crate::sockets::{Effect, Sockets};
 use crate::tunnel::{Broken, Tunnels};
 
@@ -30,6 +31,7 @@ pub(crate) struct Simulation<'a> {
     tunnels: Tunnels<'a>,
     gateways: Gateways,
     overlay: Overlay<'a>,
+    shares: Shares,
     background: Sources,
     pings: Pings<'a>,
     network: Network,
@@ -49,6 +51,7 @@ impl<'a> Simulation<'a> {
         let tunnels = Tunnels::new(scenario, &mut sockets);
         let flows = Flows::new(scenario, &mut sockets);
         let overlay = Overlay::new(scenario, &sockets);
+        let shares = Shares::new(scenario, &sockets);
         let background = Sources::new(scenario);
         let pings = Pings::new(scenario);
         let mut events = Events::default();
@@ -58,6 +61,7 @@ impl<'a> Simulation<'a> {
             .chain(background.timers())
             .chain(pings.timers())
             .chain(overlay.timers())
+            .chain(shares.timers())
         {
             events.plan(at, event);
         }
@@ -71,6 +75,7 @@ impl<'a> Simulation<'a> {
             events,
             gateways: Gateways::new(scenario, sockets.all()),
             overlay,
+            shares,
             sockets,
             flows,
             tunnels,
@@ -140,6 +145,10 @@ impl<'a> Simulation<'a> {
             Event::Glance => {
                 let later = self.overlay.glance(now, &self.sockets);
                 later.into_iter().for_each(|(at, event)| self.events.plan(at, event));
+            }
+            Event::Share => {
+                let next = self.shares.look(now, &mut self.sockets);
+                self.events.plan(next, event);
             }
             Event::Message(message) => self.plan(|parts| parts.overlay.hear(now, message)),
             Event::Waited(socket) => self.plan(|parts| parts.overlay.has_waited(now, socket, &parts.sockets)),

@@ -11,6 +11,7 @@ mod flows;
 mod gateway;
 mod known_paths;
 mod links;
+mod order;
 mod overlay;
 mod phases;
 mod profiles;

@@ -10,6 +10,8 @@ use ekiden_units::Time;
 /// The target of the queue: this part of the least round-trip time, within the limits `QUEUE` in seconds.
 const QUEUE_PART: f64 = 0.25;
 const QUEUE: [f64; 2] = [0.005, 0.02];
+/// Where streams wait for others, a leg is full with a longer queue than this, in seconds.
+const FULL: f64 = 0.0025;
 /// If something is lost while there is a queue, the queue is too long for the leg: the target is halved, down to the lesser
 /// limit, and then grows again by this part in each round.
 const AIM_GROWTH: f64 = 1.0 / 64.0;
@@ -83,6 +85,8 @@ pub struct All {
     pub retransmits: u64,
     /// Whether data waits in a send buffer.
     pub is_waiting: bool,
+    /// Whether streams wait for others: while those that go first cannot use the leg yet, it carries less than it could.
+    pub is_ordered: bool,
 }
 
 /// What a leg carries.
@@ -102,6 +106,8 @@ pub struct Carried {
     rate: Option<f64>,
     /// The number of rounds in a row in which the queue was short although there was something to send.
     short: u32,
+    /// Whether the queue was not far too long in the last round.
+    has_room: bool,
     lost: Option<Time>,
     /// The part of the queue's target that is left after losses.
     aimed: f64,
@@ -136,6 +142,7 @@ impl Default for Carried {
             rates: [0.0; ROUNDS],
             rate: None,
             short: 0,
+            has_room: true,
             lost: None,
             aimed: 1.0,
             emptied: Time(0),
@@ -167,20 +174,25 @@ impl Carried {
         self.rate
     }
 
+    /// Whether the queue was not far too long in the last round.
+    pub fn has_room(&self) -> bool {
+        self.has_room
+    }
+
     fn decide(&mut self, now: Time, all: &All, round: &Round) {
         let lasted = now.since(round.begin).as_secs();
         let gets = all.acked.saturating_sub(round.all.acked) as f64 / lasted;
         // Streams for which nothing has waited have not shown what the leg can carry.
         let is_used = 2 * round.waited >= round.looks;
-        if is_used {
+        let remembered = if now < self.doubts { Time(u64::MAX) } else { all.rtt_least };
+        let least = self.least[0].min(self.least[1]).min(remembered).as_secs();
+        let queue = round.rtt_least.as_secs() - least;
+        if is_used && (!all.is_ordered || queue > FULL) {
             self.rates.rotate_right(1);
             self.rates[0] = gets;
         } else {
             self.rates[0] = self.rates[0].max(gets);
         }
-        let remembered = if now < self.doubts { Time(u64::MAX) } else { all.rtt_least };
-        let least = self.least[0].min(self.least[1]).min(remembered).as_secs();
-        let queue = round.rtt_least.as_secs() - least;
         let slow = (SLOW_BYTES / self.carries(ROUNDS)).min(SLOW_QUEUE);
         let most = (least * QUEUE_PART).clamp(QUEUE[0], QUEUE[1]);
         let resent = all.retransmits.saturating_sub(round.all.retransmits) as f64;
@@ -198,6 +210,7 @@ impl Carried {
         if self.gives_up(now, all.rtt, stays) {
             return;
         }
+        self.has_room = queue <= LONG * aim;
         let begins = queue > aim || has_lost || self.emptying > 0;
         if self.rate.is_none() && !(begins && is_used) {
             return;

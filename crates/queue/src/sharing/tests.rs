@@ -1,6 +1,6 @@
 use super::*;
 
-const WEIGHT: Service = Service { weight: 1, ceiling: None, floor: None };
+const WEIGHT: Service = Service { weight: 1, ceiling: None, floor: None, order: Order::Even };
 
 /// A line with a queue, and streams whose congestion windows would fill it.
 struct Line {
@@ -14,6 +14,7 @@ struct Line {
     streams: Vec<Sender>,
     now: f64,
     sharing: Sharing,
+    lengths: Vec<Lengths>,
 }
 
 struct Sender {
@@ -43,6 +44,7 @@ impl Line {
             rtt_min,
             remembered: rtt_min,
             queue_most: f64::INFINITY,
+            lengths: vec![Lengths::default(); services.len()],
             services,
             streams: Vec::new(),
             now: 0.0,
@@ -109,13 +111,21 @@ impl Line {
         let time = |seconds: f64| Time((seconds * 1e9) as u64);
         let shown = |(stream, of): (usize, &Sender)| {
             let is_waiting = of.rate.min(of.cwnd / of.srtt) < of.most;
-            let (rtt, rtt_least, retransmits) = (time(of.srtt), time(self.remembered), of.lost as u64);
-            let (stream, class, acked) = (stream as u64, of.class, of.acked as u64);
-            StreamSeen { stream, class, rtt, rtt_least, acked, retransmits, is_waiting }
+            StreamSeen {
+                stream: stream as u64,
+                class: of.class,
+                rtt: time(of.srtt),
+                rtt_least: time(self.remembered),
+                acked: of.acked as u64,
+                handed: (of.acked + of.queued) as u64 + if is_waiting { 100_000 } else { 0 },
+                retransmits: of.lost as u64,
+                is_waiting,
+                in_flight: (of.rate * of.srtt).min(of.cwnd) as u64,
+            }
         };
         let own = self.streams.iter().filter(|of| !of.is_foreign);
         let shown: Vec<StreamSeen> = own.enumerate().map(shown).collect();
-        let rates = self.sharing.look(time(self.now), &self.services, &shown);
+        let rates = self.sharing.look(time(self.now), &self.services, &mut self.lengths, &shown);
         for (of, rate) in self.streams.iter_mut().filter(|of| !of.is_foreign).zip(rates) {
             of.rate = rate.map_or(f64::INFINITY, |rate| rate as f64);
         }
@@ -318,7 +328,7 @@ fn a_class_counts_for_as_long_as_it_has_streams() {
     sharing.ends(0, Time::secs(111));
     assert!(sharing.begins(0, &services, Time::secs(111)));
     // Classes that are gone from the list are passed over.
-    assert_eq!(sharing.look(Time::secs(112), &services[..1], &[]), []);
+    assert_eq!(sharing.look(Time::secs(112), &services[..1], &mut [Lengths::default()], &[]), []);
 }
 
 #[test]
@@ -336,4 +346,21 @@ fn parts_are_by_weight_within_floors_and_wishes() {
     assert_eq!(divided(6.0, &[wish(1.0, 4.0, 1.0), wish(1.0, 0.0, all)]), [1.0, 5.0]);
     assert_eq!(divided(all, &[wish(1.0, 0.0, 7.0)]), [7.0]);
     assert_eq!(divided(5.0, &[]), [0.0; 0]);
+}
+
+#[test]
+fn in_a_class_with_an_order_the_first_of_streams_alike_goes_first_and_none_stands_still() {
+    let mut line = Line::new(20.0, 40.0, &[Service { order: Order::Soonest, ..WEIGHT }]);
+    for _ in 0..200 {
+        line.lengths[0].moves(0, 50_000_000);
+        line.lengths[0].ends(50_000_000);
+    }
+    line.begin(0, 1, 0.5);
+    line.run(2);
+    line.begin(0, 9, 1.0);
+    line.run(5);
+    let (parts, waits) = line.run(10);
+    let got: Vec<f64> = line.streams.iter().map(|of| of.got / 10.0 / line.rate).collect();
+    assert!(parts[0] > 0.9 && waits < 30.0, "{parts:?}, {waits} ms");
+    assert!(got[0] > 3.0 * got[9] && got.iter().all(|part| *part > 0.008), "{got:?}");
 }

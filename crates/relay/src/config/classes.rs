@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ekiden_overlay::path::Class;
-use ekiden_queue::Service;
+use ekiden_queue::{Order, Service};
 use indexmap::IndexMap;
 
 /// The class of streams of which nothing is said.
@@ -43,7 +43,7 @@ impl Default for Classes {
 impl Classes {
     /// Those of the file, and the two others, whose streams wait as long.
     pub(super) fn of(written: IndexMap<String, ServiceClass>, wait: Duration) -> Self {
-        let service = Service { weight: 1, ceiling: None, floor: None };
+        let service = Service { weight: 1, ceiling: None, floor: None, order: Order::Even };
         let plain = |kind| ServiceClass { kind, service, users: Vec::new(), streams: None, wait };
         let is_configured = !written.is_empty();
         let mut classes =

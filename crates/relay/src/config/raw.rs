@@ -218,12 +218,21 @@ section! {
     ceiling: Option<Spanned<BitRate>> = range(&CLASS_RATES), unset "none";
     /// What its streams get of a leg, together, where the leg carries so much, whatever the weights say.
     floor: Option<Spanned<BitRate>> = range(&CLASS_RATES), unset "none";
+    /// How its streams share what it gets of a full leg: "even", or those first that are likely to end soonest ("soonest").
+    order: Option<RawOrder> = RawOrder::values(), unset "even";
     /// The users whose streams are of it, on listeners with `users`.
     users: Option<Vec<Spanned<String>>> = "[users]";
     /// How many of its streams this node opens over one leg at a time. More wait, in their order.
     streams: Option<Spanned<Count>> = range(&CLASS_STREAMS), unset "no limit";
     /// How long a stream waits for its turn. Then it fails: SOCKS reply 1, HTTP 503.
     wait: Option<Spanned<Time>> = range(&CLASS_WAITS), unset "limits.connect";
+}
+
+words! {
+    RawOrder {
+        Even = "even",
+        Soonest = "soonest",
+    }
 }
 
 words! {

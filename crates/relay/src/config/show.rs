@@ -147,6 +147,7 @@ fn show_classes(f: &mut fmt::Formatter<'_>, classes: &Classes) -> fmt::Result {
         for (key, rate) in [("ceiling", class.service.ceiling), ("floor", class.service.floor)] {
             rate.map_or(Ok(()), |rate| writeln!(f, "{key} = \"{rate}\""))?;
         }
+        writeln!(f, "order = {:?}", class.service.order.word())?;
         if !class.users.is_empty() {
             writeln!(f, "users = {:?}", class.users)?;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ekiden_net::socket::limit_rate;
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_net::watched::WatchedSockets;
-use ekiden_queue::{Service, Sharing, StreamSeen};
+use ekiden_queue::{Lengths, Service, Sharing, StreamSeen};
 use ekiden_tcp_info::TcpInfo;
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,8 @@ const SAME: f64 = 0.01;
 pub struct Shares {
     classes: Classes,
     services: Vec<Service>,
+    /// Of each class, how long the transfers were that this node has sent.
+    lengths: Vec<Lengths>,
     legs: BTreeMap<Arc<str>, Sharing>,
 }
 
@@ -38,7 +40,9 @@ impl Shares {
         if self.classes == *classes {
             return false;
         }
-        *self = Self { classes: classes.clone(), services: classes.services(), legs: BTreeMap::new() };
+        let services = classes.services();
+        let lengths = vec![Lengths::default(); services.len()];
+        *self = Self { classes: classes.clone(), services, lengths, legs: BTreeMap::new() };
         let mut is_shared = false;
         watched.each(|_, seen, _| {
             seen.class = self.place(&seen.leg);
@@ -67,7 +71,7 @@ impl Shares {
 
     /// Looks at the legs that are shared, and paces their connections. Returns when to look again; `None` if no leg is shared.
     pub fn look(&mut self, watched: &WatchedSockets<LegSeen>, now: Time) -> Option<Duration> {
-        let Self { services, legs, .. } = self;
+        let Self { services, lengths, legs, .. } = self;
         legs.retain(|_, leg| leg.has_streams(now));
         let mut streams: BTreeMap<Arc<str>, Vec<StreamSeen>> = legs
             .iter()
@@ -88,7 +92,7 @@ impl Shares {
         let mut rates: BTreeMap<u64, Option<u64>> = released.into_iter().collect();
         for (peer, shown) in &streams {
             let Some(leg) = legs.get_mut(peer) else { continue };
-            let decided = leg.look(now, services, shown);
+            let decided = leg.look(now, services, lengths, shown);
             rates.extend(shown.iter().map(|of| of.stream).zip(decided));
         }
         watched.each(|stream, seen, socket| {
@@ -146,7 +150,9 @@ fn shown(stream: u64, class: usize, info: &TcpInfo) -> StreamSeen {
         rtt: micros(info.rtt_us),
         rtt_least: micros(info.rtt_min_us),
         acked: info.acked_bytes + full(info.sacked_segments),
+        handed: info.acked_bytes + full(info.unacked_segments) + u64::from(info.unsent_bytes),
         retransmits: info.retransmits.into(),
+        in_flight: full(info.unacked_segments.saturating_sub(info.sacked_segments + info.lost_segments)),
         // What waits for a receiver to make room says nothing of the leg.
         is_waiting: info.unsent_bytes > 0 && !info.is_shut_out(),
     }

@@ -42,6 +42,9 @@ impl Quantity {
             Kind::Goodput => self.goodput_within(scenario, samples),
             Kind::Duration => greatest(flows().map(|flow| flow.duration_us as f64 / 1e6)),
             Kind::Transfer => transfer(flows()),
+            Kind::ConnectionMean => {
+                greatest(flows().filter_map(|flow| flow.connection_mean_us).map(|us| us as f64 / 1e6))
+            }
             Kind::Retransmits => sum(flows().map(|flow| flow.retransmits as f64)),
             Kind::RttMin => least(flows().filter_map(|flow| flow.rtt_min_us).map(milliseconds)),
             Kind::RttMax => {

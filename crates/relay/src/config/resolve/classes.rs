@@ -1,7 +1,7 @@
 //! `[class.NAME]`, and who is of which class.
 
 use ekiden_overlay::path::Class;
-use ekiden_queue::Service;
+use ekiden_queue::{Order, Service};
 use ekiden_units::BitRate;
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
@@ -9,7 +9,9 @@ use serde_spanned::Spanned;
 use super::{Resolver, Result};
 use crate::config::classes::{Classes, INTERACTIVE, ServiceClass};
 use crate::config::limits::Limits;
-use crate::config::raw::{CLASS_RATES, CLASS_STREAMS, CLASS_WAITS, Raw, RawClass, RawKindOfPath, RawListen, WEIGHTS};
+use crate::config::raw::{
+    CLASS_RATES, CLASS_STREAMS, CLASS_WAITS, Raw, RawClass, RawKindOfPath, RawListen, RawOrder, WEIGHTS,
+};
 use ekiden_config::{Quantity, range};
 
 impl Resolver<'_> {
@@ -69,9 +71,13 @@ impl Resolver<'_> {
             None if name == INTERACTIVE => Class::Interactive,
             None => Class::Bulk,
         };
+        let order = match raw.order {
+            Some(RawOrder::Soonest) => Order::Soonest,
+            Some(RawOrder::Even) | None => Order::Even,
+        };
         Ok(ServiceClass {
             kind,
-            service: Service { weight: raw.weight().value(), ceiling, floor },
+            service: Service { weight: raw.weight().value(), ceiling, floor, order },
             users: raw.users.iter().flatten().map(|user| user.get_ref().clone()).collect(),
             streams: raw.streams.as_ref().map(|streams| streams.get_ref().value()),
             wait: raw.wait.as_ref().map_or(limits.connect, |wait| wait.get_ref().value()),

@@ -187,6 +187,9 @@ fn a_known_field_comes_once_and_whole() {
     refused(&[whole, &fields[..11]].concat());
     // Cut anywhere but between two fields.
     (bare + 1..whole.len()).filter(|cut| cut - bare != 11).for_each(|cut| refused(&whole[..cut]));
+    let about = About::own().encode();
+    let twice = [body(&about, FrameKind::About), body(&about, FrameKind::About)].concat();
+    assert_eq!(About::decode(&twice), Err(MessageError::Malformed(FrameKind::About)));
     let mut longer = whole[..bare].to_vec();
     fields::put(&mut longer, 2, &[7; ID_BYTES + 1]);
     refused(&longer);

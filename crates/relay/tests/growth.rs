@@ -163,7 +163,7 @@ fn frames_that_are_skipped_are_not_skipped_for_ever() {
     log::keep();
     let node = leg_node(Mode::Plain, "patient", None, "");
     let mut near = greet(connect(node.address("leg").unwrap()));
-    near.write_all(&unknown(1, b"x").repeat(18)).unwrap();
+    near.write_all(&unknown(1, b"x").repeat(17)).unwrap();
     assert!(is_ended(&mut near));
 }
 

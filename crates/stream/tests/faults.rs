@@ -232,23 +232,18 @@ fn a_stream_that_both_hosts_have_left_ends_although_much_of_both_directions_is_r
     }
 }
 
+/// A host that writes this many bytes, and a last one 10 s later, and resets; and one that reads nothing for this many milliseconds.
+fn resets_beside_one_that_stands(bytes: usize, stands_ms: u64) -> [Script; 2] {
+    let calm = Script { reads: (100, 0), stalls: None, ..Script::default() };
+    let writes = vec![(0, bytes), (10_000, 1)];
+    let resets = Script { writes, finish: Finish::Resets, ..calm.clone() };
+    [resets, Script { writes: Vec::new(), finish: Finish::Waits, stalls: Some((0, stands_ms)), ..calm }]
+}
+
 /// The time for which it has not read before the other host's reset counts: nodes in a chain do not each wait for it again.
 #[test]
 fn a_host_that_has_not_read_for_long_is_waited_for_no_longer() {
-    let resets = Script {
-        writes: vec![(0, 3000), (10_000, 1)],
-        finish: Finish::Resets,
-        reads: (100, 0),
-        stalls: None,
-        ..Script::default()
-    };
-    let stands = Script {
-        writes: Vec::new(),
-        finish: Finish::Waits,
-        reads: (100, 0),
-        stalls: Some((0, 100_000)),
-        ..Script::default()
-    };
+    let [resets, stands] = resets_beside_one_that_stands(3000, 100_000);
     let small = Line { send_most: [5000; 2], receive_most: [1000; 2], ..Line::default() };
     let plan = Plan::calm(vec![Line { receive_most: [5000; 2], ..small }, small], [resets, stands]);
     let reset_after = |plan: &Plan| {
@@ -268,20 +263,7 @@ fn a_host_that_has_not_read_for_long_is_waited_for_no_longer() {
 /// RESET, and the FIN behind it, are behind what the node does not read: it sees the FIN alone.
 #[test]
 fn a_reset_passes_a_node_that_reads_nothing_because_its_host_does_not() {
-    let resets = Script {
-        writes: vec![(0, 600), (10_000, 1)],
-        finish: Finish::Resets,
-        reads: (100, 0),
-        stalls: None,
-        ..Script::default()
-    };
-    let stands = Script {
-        writes: Vec::new(),
-        finish: Finish::Waits,
-        reads: (100, 0),
-        stalls: Some((0, 1_000_000)),
-        ..Script::default()
-    };
+    let [resets, stands] = resets_beside_one_that_stands(600, 1_000_000);
     let small = Line { send_most: [50; 2], receive_most: [50; 2], segment: 20, ..Line::default() };
     let plan =
         Plan::calm(vec![Line::default(), Line { receive_most: [4000; 2], ..Line::default() }, small], [resets, stands]);

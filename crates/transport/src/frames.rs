@@ -74,16 +74,20 @@ pub async fn read_rest(
 
 /// The header of the first frame that this node knows, if `first` is not that of one: others before it are skipped.
 async fn known(stream: &impl Wire, mut first: [u8; HEADER_BYTES]) -> io::Result<Header> {
-    for _ in 0..=SKIPPED_MOST {
+    let mut skipped = 0;
+    loop {
         match Header::read(first).map_err(broken)? {
             Found::Known(header) => return Ok(header),
+            Found::Unknown(_) if skipped == SKIPPED_MOST => {
+                return Err(invalid("frames that this node does not know, again and again"));
+            }
             Found::Unknown(unknown) => {
+                skipped += 1;
                 wire::receive_exact(stream, &mut vec![0; unknown.length() as usize]).await?;
                 wire::receive_exact(stream, &mut first).await?;
             }
         }
     }
-    Err(invalid("frames that this node does not know, again and again"))
 }
 
 /// The answer to a request whose first frame is read: that frame, or the next one behind what the other node says of itself.

@@ -44,10 +44,15 @@ pub fn read<'a>(
     onward: Onward,
     mut take: impl FnMut(u16, &'a [u8]) -> Option<bool>,
 ) -> Result<Vec<u8>, FieldError> {
-    let mut passed = Vec::new();
+    let (mut passed, mut known) = (Vec::new(), Vec::new());
     while !rest.is_empty() {
         let (kind, value, after) = first(rest).ok_or(FieldError::Malformed)?;
-        if !take(kind, value).ok_or(FieldError::Malformed)? {
+        if take(kind, value).ok_or(FieldError::Malformed)? {
+            if known.contains(&kind) {
+                return Err(FieldError::Malformed);
+            }
+            known.push(kind);
+        } else {
             let is_refused = kind & REQUIRED != 0
                 && match onward {
                     Onward::Yes => kind & HOP != 0,

@@ -115,9 +115,8 @@ impl Open {
         let onward = if open.chain.is_empty() { Onward::No } else { Onward::Yes };
         open.passed = fields::read(reader.rest, onward, |kind, value| {
             match kind {
-                CLIENT if open.client.is_none() => open.client = Some(client(value)?),
-                ID if open.id.is_none() => open.id = Some(value.try_into().ok()?),
-                CLIENT | ID => return None,
+                CLIENT => open.client = Some(client(value)?),
+                ID => open.id = Some(value.try_into().ok()?),
                 _ => return Some(false),
             }
             Some(true)

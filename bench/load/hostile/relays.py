@@ -8,6 +8,7 @@ from bench import NODE, Node, dial, quietly, receive, run, socks
 PORTS = {"sick": 7101, "relay1": 7102, "relay2": 7103, "relay3": 7104, "exit": 7105, "entry": 7106}
 SLOW = 7107
 SECRET = bytes([0x5A] * 32)
+VERSION = b"\2"
 HELLO, AUTH, OPENS, OPENED, ASK, TOLD, FILL = 1, 2, 3, 4, 10, 11, 12
 # So long a piece is on its way between the entry and the exit, and so long a client waits.
 DELAY, WAITS = 0.03, 3.0
@@ -23,10 +24,10 @@ def hear(stream):
 
 
 def names_of(body):
-    names = []
-    while body:
-        names.append(body[1:1 + body[0]].decode())
-        body = body[1 + body[0]:]
+    names, rest = [], body[1:]
+    for _ in range(body[0]):
+        names.append(rest[1:1 + rest[0]].decode())
+        rest = rest[1 + rest[0]:]
     return names
 
 
@@ -38,8 +39,8 @@ def relay(stream, opens, given):
         if kind != HELLO:
             return
         nonce = os.urandom(32)
-        proof = hmac.digest(SECRET, b"ekiden/1 accepts" + hello[1:33] + nonce, hashlib.sha256)
-        say(stream, HELLO, b"\1" + nonce + proof)
+        proof = hmac.digest(SECRET, b"ekiden-leg takes" + hello + VERSION + nonce, hashlib.sha256)
+        say(stream, HELLO, VERSION + nonce + proof)
         while True:
             kind, body = hear(stream)
             if kind == ASK:

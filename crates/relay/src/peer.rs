@@ -76,6 +76,7 @@ async fn open_at(
 ) -> Result<(Connection, Opened), Failure> {
     // Every node of the chain has the limit `connect` to reach the next, but only one of them waits at a time.
     let limit = config.limits.connect * 2;
+    let learn = |about: About| node.builds.learn(first, &about);
     // Where there may be another path, a silent node has only this long to acknowledge.
     let silence = is_member.then(|| node.overlay.silence(first));
     let permit = loop {
@@ -85,7 +86,7 @@ async fn open_at(
             Err(_) => return Err(no_dial_permit(&config.name, first)),
         };
         let stream = warm.wake().map_err(|e| lost(first, &e))?;
-        let answer = timeout(limit, ask(&stream, request, early, silence)).await;
+        let answer = timeout(limit, ask(&stream, request, early, silence, &learn)).await;
         if !matches!(answer, Ok(Ok(_) | Err(Unanswered::Ended | Unanswered::Abandoned(_)))) {
             node.pool.forget(first);
         }
@@ -100,7 +101,7 @@ async fn open_at(
                 node.overlay.leg_failed(first);
                 return Err(silent(first));
             }
-            Ok(Err(Unanswered::Broken(error))) => return Err(lost(first, &error)),
+            Ok(Err(Unanswered::Broken(error))) => return Err(broken(node, first, &error)),
             Ok(Err(Unanswered::Abandoned(error))) => return Err(abandoned(&error)),
             Err(_) => return Err(no_answer(first)),
         }
@@ -120,12 +121,12 @@ async fn open_at(
         permit.connected();
     }
     auth.extend(request);
-    let mut answer = timeout(limit, ask(&stream, &auth, early, silence)).await;
+    let mut answer = timeout(limit, ask(&stream, &auth, early, silence, &learn)).await;
     if matches!(&answer, Ok(Err(unanswered)) if unanswered.is_of_an_end()) {
         // The node has closed it before it could know of the stream: it stops, and another process takes its place.
         (stream, auth) = dial().await?;
         auth.extend(request);
-        answer = timeout(limit, ask(&stream, &auth, early, silence)).await;
+        answer = timeout(limit, ask(&stream, &auth, early, silence, &learn)).await;
     }
     match answer {
         Ok(Ok(answer)) => {
@@ -147,7 +148,7 @@ async fn open_at(
         }
         Ok(Err(unanswered @ (Unanswered::Ended | Unanswered::Reset(_) | Unanswered::Broken(_)))) => {
             let failure = match unanswered {
-                Unanswered::Reset(error) | Unanswered::Broken(error) => lost(first, &error),
+                Unanswered::Reset(error) | Unanswered::Broken(error) => broken(node, first, &error),
                 _ => lost(first, &io::ErrorKind::UnexpectedEof.into()),
             };
             warn(node, first, &failure);
@@ -243,17 +244,19 @@ impl From<io::Error> for Unanswered {
     }
 }
 
-/// Sends `request` and the early payload, and waits for the answer. Gives up when nothing is acknowledged for `silence`.
+/// Sends `request` and the early payload, and waits for the answer. Gives up when nothing is acknowledged for `silence`. What the node says
+/// of itself `learn` gets.
 async fn ask(
     stream: &Connection,
     request: &[u8],
     early: &Early<'_>,
     silence: Option<Duration>,
-) -> Result<(Option<About>, OpenReply), Unanswered> {
+    learn: &(dyn Fn(About) + Sync),
+) -> Result<OpenReply, Unanswered> {
     let mut once = 0;
     let answer = tokio::select! {
         biased;
-        answer = ask_with(stream, request, early, &mut once) => answer,
+        answer = ask_with(stream, request, early, &mut once, learn) => answer,
         () = falls_silent(stream, silence) => Err(Unanswered::Silent),
     };
     match answer {
@@ -278,7 +281,8 @@ async fn ask_with(
     request: &[u8],
     early: &Early<'_>,
     once: &mut usize,
-) -> Result<(Option<About>, OpenReply), Unanswered> {
+    learn: &(dyn Fn(About) + Sync),
+) -> Result<OpenReply, Unanswered> {
     let mut request = request.to_vec();
     let framing = if matches!(early, Early::Node(_)) { Framing::Leg } else { Framing::Raw };
     let speaker = match early {
@@ -310,13 +314,13 @@ async fn ask_with(
             Ok(0) => Err(Unanswered::Ended),
             Ok(n) => {
                 let first = read_rest(stream, header, n).await?;
-                Ok(frames::answer(stream, first).await?)
+                Ok(frames::answer(stream, first, learn).await?)
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Unanswered::Broken(error)),
             Err(error) => Err(Unanswered::Reset(error)),
         }
     });
-    let (about, (kind, body)) = match speaker.filter(|_| *once == 0) {
+    let (kind, body) = match speaker.filter(|_| *once == 0) {
         None => answer.await?,
         Some(speaker) => loop {
             tokio::select! {
@@ -341,11 +345,10 @@ async fn ask_with(
             if let Some(speaker) = speaker {
                 consume(speaker, *once).map_err(Unanswered::Abandoned)?;
             }
-            Ok((about, OpenReply::Opened(opened)))
+            Ok(OpenReply::Opened(opened))
         }
         FrameKind::Failed => {
-            let failure = decode_failed(&body).map_err(invalid)?;
-            Ok((about, OpenReply::Failed(failure)))
+            Ok(OpenReply::Failed(decode_failed(&body).map_err(invalid)?))
         }
         other => Err(invalid(format_args!("{other:?} frame instead of an answer to OPEN")).into()),
     }
@@ -356,9 +359,8 @@ fn answered(
     name: &str,
     peer: &Peer,
     stream: Connection,
-    (about, answer): (Option<About>, OpenReply),
+    answer: OpenReply,
 ) -> Result<(Connection, Opened), Failure> {
-    node.builds.learn(name, about.as_ref());
     match answer {
         OpenReply::Opened(opened) => Ok((stream, opened)),
         OpenReply::Failed(failure) => {
@@ -413,6 +415,15 @@ fn unfit(own: &str, peer: &str, error: &io::Error) -> Failure {
         io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied => unaccepted(own, peer, error),
         _ => lost(peer, error),
     }
+}
+
+/// As [`lost`]; names the builds where the peer has said what this node does not know.
+fn broken(node: &Node, peer: &str, error: &io::Error) -> Failure {
+    if error.kind() != io::ErrorKind::InvalidData {
+        return lost(peer, error);
+    }
+    let builds = node.builds.beside_ours(peer);
+    Failure::new(FailureCode::NodeUnreachable, format_args!("node {peer} broke the protocol: {error}; {builds}"))
 }
 
 fn lost(peer: &str, error: &io::Error) -> Failure {

@@ -159,6 +159,24 @@ fn an_unknown_frame_that_may_not_be_skipped_ends_the_connection_and_both_builds_
 }
 
 #[test]
+fn a_dialler_refuses_such_a_frame_and_names_both_builds() {
+    log::keep();
+    let (listener, address) = listener();
+    let node = leg_node(Mode::Plain, "middle", Some(("newer", address)), "");
+    let mut near = greet(connect(node.address("leg").unwrap()));
+    near.write_all(&open(&["newer"], "192.0.2.1:80".parse().unwrap(), Vec::new()).encode()).unwrap();
+    let mut far = accept_node(&listener);
+    assert_eq!(frame(&mut far).0, FrameKind::Open);
+    let about = About { build: "9.9.7".into(), ..About::default() };
+    far.write_all(&[about.encode(), unknown(0, b"x")].concat()).unwrap();
+    let (kind, body) = frame(&mut near);
+    assert_eq!(kind, FrameKind::Failed);
+    let said = decode_failed(&body).unwrap().text;
+    let builds = format!("it is ekiden 9.9.7, and this node ekiden {}", About::own().build);
+    assert!(said.contains("a frame of type 200, which this node does not know") && said.contains(&builds), "{said}");
+}
+
+#[test]
 fn frames_that_are_skipped_are_not_skipped_for_ever() {
     log::keep();
     let node = leg_node(Mode::Plain, "patient", None, "");

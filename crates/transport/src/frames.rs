@@ -90,40 +90,46 @@ async fn known(stream: &impl Wire, mut first: [u8; HEADER_BYTES]) -> io::Result<
     }
 }
 
-/// The answer to a request whose first frame is read: that frame, or the next one behind what the other node says of itself.
+/// The answer to a request whose first frame is read: that frame, or the next one behind what the other node says of itself, which `learn`
+/// gets.
 ///
 /// # Errors
 /// As [`read_frame`].
 pub async fn answer(
     stream: &impl Wire,
     first: (FrameKind, Vec<u8>),
-) -> io::Result<(Option<About>, (FrameKind, Vec<u8>))> {
+    learn: impl FnOnce(About),
+) -> io::Result<(FrameKind, Vec<u8>)> {
     match first {
-        (FrameKind::About, body) => Ok((Some(About::decode(&body).map_err(invalid)?), read_frame(stream).await?)),
-        other => Ok((None, other)),
+        (FrameKind::About, body) => {
+            learn(About::decode(&body).map_err(invalid)?);
+            read_frame(stream).await
+        }
+        other => Ok(other),
     }
 }
 
-/// Reads the answer to ASK, which may be longer than other frames, and what the other node says of itself before it.
+/// Reads the answer to ASK, which may be longer than other frames. What the other node says of itself before it `learn` gets.
 ///
 /// # Errors
 /// As [`read_frame`].
-pub async fn read_told(stream: &impl Wire) -> io::Result<(Option<About>, Vec<u8>)> {
-    let mut about = None;
+pub async fn read_told(stream: &impl Wire, learn: impl FnOnce(About)) -> io::Result<Vec<u8>> {
+    let mut learn = Some(learn);
     loop {
         let mut header = [0; HEADER_BYTES];
         wire::receive_exact(stream, &mut header).await?;
         let header = known(stream, header).await?;
-        let is_about = header.kind == FrameKind::About && about.is_none();
-        if header.kind != FrameKind::Told && !is_about {
-            return Err(invalid(format_args!("{:?} instead of TOLD", header.kind)));
-        }
+        let learn = match header.kind {
+            FrameKind::Told => None,
+            FrameKind::About if learn.is_some() => learn.take(),
+            other => return Err(invalid(format_args!("{other:?} instead of TOLD"))),
+        };
         let mut body = vec![0; header.length as usize];
         wire::receive_exact(stream, &mut body).await?;
-        if !is_about {
-            return Ok((about, body));
+        match learn {
+            None => return Ok(body),
+            Some(learn) => learn(About::decode(&body).map_err(invalid)?),
         }
-        about = Some(About::decode(&body).map_err(invalid)?);
     }
 }
 

@@ -9,7 +9,7 @@ use ekiden_transport::{Connection, Resting};
 use tokio::time::timeout;
 
 use super::dial::{dial_limits, dial_peer, first_window};
-use super::{lost, no_dial_permit};
+use super::{broken, lost, no_dial_permit};
 use crate::config::{Config, Peer};
 use crate::pool::DialPermit;
 use crate::shared::Node;
@@ -47,11 +47,10 @@ async fn question(node: &Node, name: &str, frame: &[u8], due: bool) -> Result<(V
         let begun = Instant::now();
         let told = async {
             connection.send_all(frame).await?;
-            read_told(&connection).await
+            read_told(&connection, |about| node.builds.learn(name, &about)).await
         };
         // A connection that has rested may have died, and the node may be well.
-        let (about, told) = told.await.map_err(|error| lost(name, &error))?;
-        node.builds.learn(name, about.as_ref());
+        let told = told.await.map_err(|error| broken(node, name, &error))?;
         node.pool.put(name, peer, connection);
         Ok((told, begun.elapsed()))
     });

@@ -195,7 +195,7 @@ async fn read_request(
             }
             (FrameKind::About, body) => {
                 let about = About::decode(&body).map_err(invalid)?;
-                node.builds.learn(&dialler.owner, Some(&about));
+                node.builds.learn(&dialler.owner, &about);
                 if !about.asks {
                     continue;
                 }

@@ -13,9 +13,12 @@ const KNOWN_MOST: usize = 1024;
 pub struct Builds(Mutex<HashMap<String, String>>);
 
 impl Builds {
-    /// A node has said this of itself, or nothing.
-    pub fn learn(&self, who: &str, about: Option<&About>) {
-        let Some(build) = about.map(|about| &about.build).filter(|build| !build.is_empty()) else { return };
+    /// A node has said this of itself.
+    pub fn learn(&self, who: &str, about: &About) {
+        let build = &about.build;
+        if build.is_empty() {
+            return;
+        }
         let mut known = self.lock();
         let has_room = known.len() < KNOWN_MOST;
         match known.get_mut(who) {

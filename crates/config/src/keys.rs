@@ -15,7 +15,7 @@ pub struct Key {
     /// Its name in the file.
     pub name: &'static str,
     /// Which values it takes.
-    pub values: String,
+    pub values: Values,
     /// The default. Empty if there is none.
     pub default: String,
     /// What it does, in a sentence or two.
@@ -24,6 +24,32 @@ pub struct Key {
     pub shape: serde_json::Value,
     /// Whether the table needs it.
     pub is_required: bool,
+}
+
+/// Which values a key takes: as text, and the range of numbers without a unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Values {
+    text: String,
+    bounds: Option<[serde_json::Number; 2]>,
+}
+
+impl Values {
+    /// Numbers from `least` to `most`, which `text` says.
+    pub fn numbers(text: String, [least, most]: [impl Into<serde_json::Number>; 2]) -> Self {
+        Self { text, bounds: Some([least.into(), most.into()]) }
+    }
+}
+
+impl<T: Into<String>> From<T> for Values {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), bounds: None }
+    }
+}
+
+impl Display for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 /// The keys of one table of the file.
@@ -49,6 +75,10 @@ impl Section {
         for key in &self.keys {
             let mut shape = key.shape.clone();
             let default = if key.default.is_empty() { String::new() } else { format!("; default {}", key.default) };
+            if let Some([least, most]) = &key.values.bounds {
+                shape["minimum"] = least.clone().into();
+                shape["maximum"] = most.clone().into();
+            }
             shape["description"] = format!("{} ({}{default})", key.meaning, key.values).into();
             table["properties"][key.name] = shape;
             if key.is_required {
@@ -75,6 +105,11 @@ pub trait Quantity: Copy + PartialOrd + Display {
     /// The value as text for errors and the reference.
     fn shown(self) -> String {
         self.to_string()
+    }
+
+    /// The value as the file has it, if that is a number without a unit.
+    fn number(self) -> Option<i64> {
+        None
     }
 }
 
@@ -104,6 +139,10 @@ impl Quantity for Count {
 
     fn written(value: &u32) -> String {
         value.to_string()
+    }
+
+    fn number(self) -> Option<i64> {
+        Some(self.0)
     }
 }
 
@@ -155,9 +194,13 @@ impl Quantity for BitRate {
     }
 }
 
-/// A range as text for errors and the reference.
-pub fn range<Q: Quantity>(range: &RangeInclusive<Q>) -> String {
-    format!("{} to {}", range.start().shown(), range.end().shown())
+/// The values of a range, both ends included.
+pub fn range<Q: Quantity>(range: &RangeInclusive<Q>) -> Values {
+    let text = format!("{} to {}", range.start().shown(), range.end().shown());
+    match (range.start().number(), range.end().number()) {
+        (Some(least), Some(most)) => Values::numbers(text, [least, most]),
+        _ => text.into(),
+    }
 }
 
 impl Display for Section {

@@ -8,7 +8,7 @@ mod shape;
 mod source;
 
 pub use ekiden_files::ConfigError;
-pub use keys::{Count, Key, Quantity, Section, one_of, range};
+pub use keys::{Count, Key, Quantity, Section, Values, one_of, range};
 pub use ports::Ports;
 pub use schema::schema;
 pub use shape::Shape;

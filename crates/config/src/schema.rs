@@ -62,8 +62,10 @@ fn put(node: &mut Value, steps: &[Step<'_>], section: &Section) {
 
 #[cfg(test)]
 mod tests {
+    use ekiden_units::Time;
+
     use super::*;
-    use crate::keys::Key;
+    use crate::keys::{Count, Key, range};
     use crate::shape::Shape;
 
     #[test]
@@ -94,5 +96,26 @@ mod tests {
         let class = &schema["properties"]["peer"]["additionalProperties"]["properties"]["class"];
         assert_eq!(class["items"]["properties"]["ports"]["type"], "string");
         assert!(schema.get("required").is_none());
+    }
+
+    #[test]
+    fn a_count_has_its_range_and_a_time_which_is_text_has_none() {
+        let key = |name, values, shape| Key {
+            name,
+            values,
+            default: String::new(),
+            meaning: "What it is.",
+            shape,
+            is_required: false,
+        };
+        let keys = vec![
+            key("count", range(&(Count(2)..=Count(8))), Count::shape()),
+            key("time", range(&(Time::ms(1)..=Time::ms(2))), Time::shape()),
+        ];
+        let schema = schema("a node", &[Section { name: String::new(), keys }]);
+        let count = &schema["properties"]["count"];
+        assert_eq!((&count["type"], &count["minimum"], &count["maximum"]), (&json!("integer"), &json!(2), &json!(8)));
+        assert_eq!(count["description"], "What it is. (2 to 8)");
+        assert_eq!(schema["properties"]["time"].get("minimum"), None);
     }
 }

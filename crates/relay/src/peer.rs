@@ -347,9 +347,7 @@ async fn ask_with(
             }
             Ok(OpenReply::Opened(opened))
         }
-        FrameKind::Failed => {
-            Ok(OpenReply::Failed(decode_failed(&body).map_err(invalid)?))
-        }
+        FrameKind::Failed => Ok(OpenReply::Failed(decode_failed(&body).map_err(invalid)?)),
         other => Err(invalid(format_args!("{other:?} frame instead of an answer to OPEN")).into()),
     }
 }

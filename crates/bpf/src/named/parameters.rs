@@ -3,10 +3,11 @@
 use std::fmt;
 use std::ops::Range;
 
-use ekiden_config::{Key, Section};
+use ekiden_config::{Key, Section, Values};
 use ekiden_congestion::{CongestionParameters, PARAMETERS, Parameter, ParameterError, Tunables};
 use ekiden_files::suggestion;
 use indexmap::IndexMap;
+use serde_json::Number;
 use serde_spanned::Spanned;
 
 /// `[congestion.GROUP]`: numbers by group and parameter.
@@ -51,6 +52,14 @@ fn message(error: &ParameterError) -> String {
     format!("{error}{near}")
 }
 
+fn values(parameter: &Parameter) -> Values {
+    let least = if parameter.or_zero { 0.0 } else { parameter.least };
+    match (Number::from_f64(least), Number::from_f64(parameter.most)) {
+        (Some(least), Some(most)) => Values::numbers(parameter.range(), [least, most]),
+        _ => parameter.range().into(),
+    }
+}
+
 /// The keys of each table in `[congestion]`.
 pub fn sections() -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
@@ -58,9 +67,9 @@ pub fn sections() -> Vec<Section> {
         let (group, name) = parameter.name.split_once('.').unwrap_or(("", parameter.name));
         let title = format!("[congestion.{group}]");
         let default = Parameter::written(parameter.default);
-        let shape = serde_json::json!({});
+        let shape = serde_json::json!({ "type": if parameter.whole { "integer" } else { "number" } });
         let key =
-            Key { name, values: parameter.range(), default, meaning: parameter.meaning, shape, is_required: false };
+            Key { name, values: values(parameter), default, meaning: parameter.meaning, shape, is_required: false };
         match sections.last_mut().filter(|section| section.name == title) {
             Some(section) => section.keys.push(key),
             None => sections.push(Section { name: title, keys: vec![key] }),

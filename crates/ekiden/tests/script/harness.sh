@@ -4,9 +4,9 @@ set -Eeuo pipefail
 tell() { :; }
 trap 'echo "line $LINENO: $BASH_COMMAND" >&2; tell >&2 || true; tail -n 30 *.log >&2 || true' ERR
 fail() { echo "$*" >&2; tell >&2 || true; tail -n 30 *.log >&2 || true; exit 1; }
-# await SECONDS COMMAND…: until it succeeds.
+# await SECONDS COMMAND…: until it succeeds; four times as long where the machine is busy.
 await() {
-  local end=$((SECONDS + $1)); shift
+  local end=$((SECONDS + 4 * $1)); shift
   until "$@" > /dev/null 2>&1; do
     [ $SECONDS -lt $end ] || fail "waited in vain for: $*"
     sleep 0.05

@@ -193,6 +193,10 @@ fn a_known_field_comes_once_and_whole() {
     let mut longer = whole[..bare].to_vec();
     fields::put(&mut longer, 2, &[7; ID_BYTES + 1]);
     refused(&longer);
+    // No chain, no class; an address where a name is due.
+    for text in ["::", "192.0.2.1", "::ffff:192.0.2.1"] {
+        refused(&[&[0, 0, 3, text.len() as u8], text.as_bytes(), &[0, 80]].concat());
+    }
 }
 
 #[test]

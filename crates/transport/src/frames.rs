@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 
 use ekiden_relay_proto::leg::{
-    About, Found, FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_FILL, MAX_UNPROVEN, ProtocolError,
+    About, Found, FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_UNPROVEN, ProtocolError,
 };
 
 use crate::wire::{self, Wire};
@@ -12,7 +12,11 @@ use crate::wire::{self, Wire};
 /// How many frames that it does not know a node skips one after another.
 const SKIPPED_MOST: usize = 16;
 
-/// Reads one control frame, and not a byte more. Those before it that this node does not know are skipped.
+/// How many bytes that mean nothing are read at a time.
+const DROPPED_AT_ONCE: u32 = 4 << 10;
+
+/// Reads one control frame, and not a byte more. Those before it that this node does not know are skipped. Of RESET it returns the code, one
+/// byte, in place of a body; of FILL the length, four bytes, most significant first.
 ///
 /// # Errors
 /// [`io::ErrorKind::UnexpectedEof`]: the connection ended. [`io::ErrorKind::InvalidData`]: the bytes are no control frame, see
@@ -62,14 +66,31 @@ pub async fn read_rest(
         return Err(invalid(format_args!("{:?} where a control frame was due", header.kind)));
     }
     let mut body = Vec::new();
-    if header.kind == FrameKind::Reset {
-        body.push(header.length as u8);
-    } else if header.length > 0 {
-        debug_assert!(header.length <= if header.kind == FrameKind::Fill { MAX_FILL } else { MAX_CONTROL });
-        body.resize(header.length as usize, 0);
-        wire::receive_exact(stream, &mut body).await?;
+    match header.kind {
+        FrameKind::Reset => body.push(header.length as u8),
+        FrameKind::Fill => {
+            drop_body(stream, header.length).await?;
+            body.extend(header.length.to_be_bytes());
+        }
+        _ => {
+            debug_assert!(header.length <= MAX_CONTROL);
+            body.resize(header.length as usize, 0);
+            wire::receive_exact(stream, &mut body).await?;
+        }
     }
     Ok((header.kind, body))
+}
+
+/// Reads `length` bytes that mean nothing, and holds few of them at a time.
+async fn drop_body(stream: &impl Wire, length: u32) -> io::Result<()> {
+    let mut piece = vec![0; length.min(DROPPED_AT_ONCE) as usize];
+    let mut left = length as usize;
+    while left > 0 {
+        let now = left.min(piece.len());
+        wire::receive_exact(stream, &mut piece[..now]).await?;
+        left -= now;
+    }
+    Ok(())
 }
 
 /// The header of the first frame that this node knows, if `first` is not that of one: others before it are skipped.

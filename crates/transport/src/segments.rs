@@ -334,7 +334,10 @@ fn is_on_this_host(connection: &Connection) -> bool {
 async fn exchange(connection: Connection, first: Vec<u8>) -> io::Result<(Connection, u32)> {
     connection.send_all(&first).await?;
     match read_frame(&connection).await? {
-        (FrameKind::Fill, body) => Ok((connection, u32::try_from(body.len()).unwrap_or(u32::MAX))),
+        (FrameKind::Fill, length) => {
+            let length = length.try_into().map_err(|_| invalid("FILL without its length"))?;
+            Ok((connection, u32::from_be_bytes(length)))
+        }
         (FrameKind::Failed, body) => Err(invalid(decode_failed(&body).map_err(invalid)?.text)),
         (other, _) => Err(invalid(format_args!("{other:?} where FILL was due"))),
     }

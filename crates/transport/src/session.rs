@@ -33,6 +33,11 @@ const ENCRYPTED_PIECE: usize = 4 * (RECORD + RECORD_OVERHEAD);
 const WAITING_UNPROVEN: usize = 4 << 10;
 const WAITING: usize = 2 * (RECORD + RECORD_OVERHEAD);
 
+/// By how many bytes records without payload may exceed the payload, after the handshake. Nodes send no session tickets, a change of keys has
+/// 27 bytes and comes every 16 million records, and nothing else is without payload. Without a bound the other side would keep a caller of
+/// [`Session::receive`] busy for as long as it sends.
+const WITHOUT_PAYLOAD: usize = 64 << 10;
+
 thread_local! {
     /// The buffer in which records are decrypted.
     static DECRYPTION_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -51,6 +56,8 @@ pub struct Session {
     encrypted: Encrypted,
     /// Whether, and how, the other side has ended the connection. Neither way is an end of a stream.
     end_of_input: Option<EndOfInput>,
+    /// By how many bytes records without payload exceed the payload.
+    without_payload: usize,
 }
 
 /// How the other side ended the connection.
@@ -92,6 +99,9 @@ struct Sink<'a> {
     filled: usize,
     /// Takes what `buffer` has no room for.
     overflow: &'a mut Vec<u8>,
+    /// How many records had payload, and how much.
+    records: usize,
+    payload: usize,
 }
 
 /// The result of one step of a session.
@@ -119,7 +129,7 @@ impl Session {
 
     fn new(role: Role) -> Self {
         let (partial, decrypted, encrypted) = (Vec::new(), Vec::new(), Encrypted::default());
-        Self { role, partial, decrypted, taken: 0, encrypted, end_of_input: None }
+        Self { role, partial, decrypted, taken: 0, encrypted, end_of_input: None, without_payload: 0 }
     }
 
     /// Whether the handshake is not over.
@@ -248,7 +258,7 @@ impl Session {
     fn encrypt(&mut self, what: ToEncrypt<'_>) -> io::Result<()> {
         let mut partial = std::mem::take(&mut self.partial);
         let mut overflow = std::mem::take(&mut self.decrypted);
-        let mut sink = Sink { buffer: &mut [], filled: 0, overflow: &mut overflow };
+        let mut sink = Sink::new(&mut [], &mut overflow);
         let used = self.process(&mut partial, &mut sink, what);
         self.decrypted = overflow;
         partial.drain(..*used.as_ref().unwrap_or(&0));
@@ -290,7 +300,7 @@ impl Session {
                 return Ok(0);
             }
             let mut overflow = std::mem::take(&mut self.decrypted);
-            let mut sink = Sink { buffer, filled: 0, overflow: &mut overflow };
+            let mut sink = Sink::new(buffer, &mut overflow);
             let used = self.process(&mut room[..before + n], &mut sink, ToEncrypt::Nothing);
             let filled = sink.filled;
             self.decrypted = overflow;
@@ -302,6 +312,20 @@ impl Session {
     /// Decrypts the complete records in `input`, answers messages of TLS itself, and encrypts `what` as soon as TLS allows
     /// that. Returns how much of `input` was used.
     fn process(&mut self, input: &mut [u8], sink: &mut Sink<'_>, what: ToEncrypt<'_>) -> io::Result<usize> {
+        let used = self.advance(input, sink, what)?;
+        if !self.is_handshaking() {
+            let others = used.saturating_sub(sink.payload + sink.records * RECORD_OVERHEAD);
+            self.without_payload = (self.without_payload + others).saturating_sub(sink.payload);
+        }
+        if self.without_payload > WITHOUT_PAYLOAD {
+            self.end_of_input = Some(EndOfInput::Truncated);
+            let why = "TLS: many records without payload";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        Ok(used)
+    }
+
+    fn advance(&mut self, input: &mut [u8], sink: &mut Sink<'_>, what: ToEncrypt<'_>) -> io::Result<usize> {
         let mut used = 0;
         loop {
             let (discard, step) = self.step(&mut input[used..], sink, what);
@@ -392,8 +416,15 @@ fn step<Data>(
     (discard, step)
 }
 
-impl Sink<'_> {
+impl<'a> Sink<'a> {
+    fn new(buffer: &'a mut [u8], overflow: &'a mut Vec<u8>) -> Self {
+        Self { buffer, filled: 0, overflow, records: 0, payload: 0 }
+    }
+
+    /// The payload of a record.
     fn put(&mut self, bytes: &[u8]) {
+        self.records += usize::from(!bytes.is_empty());
+        self.payload += bytes.len();
         // Once bytes are in `overflow`, all further ones go there, to keep their order.
         let room = if self.overflow.is_empty() { self.buffer.len() - self.filled } else { 0 };
         let (now, later) = bytes.split_at(bytes.len().min(room));

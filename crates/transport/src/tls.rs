@@ -129,7 +129,8 @@ fn client(identity: &Identity, pinned: Option<Fingerprint>) -> Result<ClientConf
     Ok(config)
 }
 
-fn server(identity: &Identity, allowed: Vec<Fingerprint>) -> Result<ServerConfig, Error> {
+/// What a node accepts with.
+pub(crate) fn server(identity: &Identity, allowed: Vec<Fingerprint>) -> Result<ServerConfig, Error> {
     let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
     let mut config = builder
         .with_client_cert_verifier(Arc::new(Allowed(allowed)))

@@ -236,7 +236,8 @@ impl<'a> Reader<'a> {
         let chain = self.names(MAX_CHAIN)?;
         let class = self.text().filter(|name| name.is_empty() || is_node_name(name))?.to_owned();
         let host = match self.byte()? {
-            3 => Host::parse(self.text()?).ok()?,
+            // An address as text would be longer where this node passes it on.
+            3 => Host::parse(self.text()?).ok().filter(|host| matches!(host, Host::Name(_)))?,
             kind => Host::Ip(self.ip(kind)?),
         };
         let port = self.port().filter(|&port| port != 0)?;

@@ -1,8 +1,11 @@
 //! Two sessions and the bytes between them, without a network.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
+use rustls::crypto::cipher::{OutboundChunks, OutboundPlainMessage};
+use rustls::{ConnectionTrafficSecrets, ContentType, ProtocolVersion};
 
 use super::*;
 use crate::tls::Prepared;
@@ -124,6 +127,47 @@ fn bytes_arrive_whatever_the_pieces_are() {
             0
         );
     }
+}
+
+/// Records of session tickets, 900 each, that an accepting session would send next.
+fn tickets(accepting: Session, records: u64) -> Vec<u8> {
+    let Role::Server(connection) = accepting.role else { panic!("it dials") };
+    let suite = connection.negotiated_cipher_suite().unwrap().tls13().unwrap();
+    let (first, secrets) = connection.dangerous_extract_secrets().unwrap().tx;
+    let (ConnectionTrafficSecrets::Aes128Gcm { key, iv }
+    | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+    | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv }) = secrets
+    else {
+        panic!("another cipher")
+    };
+    let mut encrypter = suite.aead_alg.encrypter(key, iv);
+    // RFC 8446 §4.6.1: lifetime, age, no nonce, a ticket of a byte, no extensions.
+    let ticket = [&[4, 0, 0, 14][..], &[0; 9], &[0, 1, 7], &[0, 0]].concat().repeat(900);
+    let record = |seq| {
+        let (typ, version) = (ContentType::Handshake, ProtocolVersion::TLSv1_2);
+        let payload = OutboundChunks::Single(&ticket);
+        encrypter.encrypt(OutboundPlainMessage { typ, version, payload }, seq).unwrap().encode()
+    };
+    (first..first + records).flat_map(record).collect()
+}
+
+#[test]
+fn records_without_payload_end_a_connection_and_those_with_payload_never() {
+    let (here, there) = (identity(), identity());
+    for (records, is_ended) in [(3, false), (5, true), (50, true)] {
+        let mut config = crate::tls::server(&there, vec![here.fingerprint()]).unwrap();
+        config.enable_secret_extraction = true;
+        let server = Session::server(UnbufferedServerConnection::new(Arc::new(config)).unwrap());
+        let client = Prepared::default().dial(&here, Some(there.fingerprint())).unwrap();
+        let mut pair = Pair { client, server, up: VecDeque::new(), down: VecDeque::new(), most: 1 << 20 };
+        assert!(pair.shake_hands().iter().all(Option::is_none));
+        let mut line = VecDeque::from(tickets(pair.server, records));
+        let error = pair.client.receive(&mut [0; 8], read(&mut line, 1 << 20)).unwrap_err();
+        assert_eq!(error.kind() == io::ErrorKind::InvalidData, is_ended, "{records}: {error}");
+    }
+    let mut long = Pair::established(1 << 20);
+    (0..20_000).for_each(|_| drop(long.up(&[7; 8], 8)));
+    assert_eq!(long.server.without_payload, 0);
 }
 
 #[test]

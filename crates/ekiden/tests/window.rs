@@ -1,5 +1,5 @@
 //! `ekiden measure client --window` over a path of the lab, and a lab's window that is not scaled: no more is advertised or in flight than was
-//! asked for, and no less than whole segments fill (two segments less, where they are small).
+//! asked for, and no less than whole segments fill but for one or two.
 
 use std::process::Command;
 
@@ -92,8 +92,8 @@ fn is_exact(said: &str, window: u64, data: u64) -> Result<(), Failed> {
     });
     // The kernel sets windows anew when the first segments come, until the receiver sees it.
     let settled: Vec<_> = rows.filter(|[at_us, ..]| *at_us > 1_500_000).collect();
-    // In a third of the runs Linux 6.18 keeps 47,872 bytes of 48,000 for packets that it does not measure.
-    let least = window / data * data - if data <= 536 { 2 * data } else { 0 };
+    // On a busy machine Linux 6.18 keeps a packet or two less for some connections: 47,872 bytes of 48,000 with packets of 100.
+    let least = window / data * data - if data <= 536 { 2 * data } else { data };
     let is_exact =
         |[_, advertised, unacked]: &[u64; 3]| (least..=window).contains(advertised) && unacked * data <= window;
     ensure(settled.len() > 10 && settled.iter().all(is_exact), || format!("not {least} to {window}: {settled:?}"))?;

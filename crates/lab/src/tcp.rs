@@ -99,12 +99,13 @@ fn receive_space(window: Bytes, mtu: u32) -> u64 {
 
 /// The same for windows that are not scaled, into which few packets fit: a packet more or less counts. The kernel rounds such windows down to
 /// whole packets, and while one waits for the program it keeps the acknowledgement back. It does not measure the memory of packets of up to
-/// 536 bytes of data, so that the route's window holds for them, and they need more memory than that.
+/// 536 bytes of data, so that the route's window holds for them. They have memory for more than that: where a whole window waits for a program
+/// that the machine lets run late, the kernel would lower the window, and raise it no more for small packets.
 pub(crate) fn exact_space(tcp: &Tcp, mtu: u32) -> u64 {
     const UNMEASURED: u64 = 536;
     let data = u64::from(mtu.saturating_sub(HEADERS - if tcp.timestamps { 0 } else { TIMESTAMPS }));
     if data <= UNMEASURED {
-        return receive_space(tcp.receive_buffer, mtu);
+        return 4 * receive_space(tcp.receive_buffer, mtu);
     }
     let part = data * 256 / packet_memory(mtu);
     tcp.receive_buffer.0.saturating_mul(256).div_ceil(part.max(1))

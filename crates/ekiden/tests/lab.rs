@@ -7,6 +7,7 @@ mod files;
 mod links;
 mod packets;
 mod place;
+mod proxies;
 mod through_gateway;
 mod through_tunnel;
 
@@ -43,7 +44,8 @@ const TESTS: &[(&str, Test)] = &[
     ("what cannot be captured is refused or told", packets::refused),
     ("packets are captured as the documentation says", packets::documented),
     ("what a link sends evenly reaches the next link evenly", evenly),
-    ("a flow through proxies arrives whole", through_proxies),
+    ("a flow through proxies arrives whole", proxies::relayed),
+    ("a transparent flow is taken as it passes, and another one is not", proxies::taken_as_it_passes),
     ("a file is fetched by SOCKS, HTTP and FTP, directly and through ekiden, Dante and squid", fetched::whole),
     ("a program that is not there is named before anything runs", fetched::missing),
     ("a flow, background and pings go through a tunnel, each kind on its own connection", through_tunnel::whole),
@@ -182,54 +184,6 @@ fn evenly() -> Result<(), Failed> {
     let mean_us = waited.queue_wait_mean_us.ok_or("nothing sent")?;
     ensure(waited.packets > 1_000, || format!("{waited:?}"))?;
     ensure(mean_us < 10.0, || format!("{waited:?}"))
-}
-
-fn through_proxies() -> Result<(), Failed> {
-    let place = Place::from(
-        r#"
-name = "chain"
-[node.client]
-kind = "host"
-[node.p1]
-kind = "proxy"
-[node.p2]
-kind = "proxy"
-[node.server]
-kind = "host"
-[link.near]
-ends = ["client", "p1"]
-rate = "100Mbit/s"
-delay = "1ms"
-queue = "100KB"
-[link.far]
-ends = ["p1", "p2"]
-rate = "100Mbit/s"
-delay = "10ms"
-queue = "400KB"
-[link.there]
-ends = ["p2", "server"]
-rate = "100Mbit/s"
-delay = "1ms"
-queue = "100KB"
-[flow.direct]
-from = "client"
-to = "server"
-bytes = "2MB"
-[flow.chained]
-from = "client"
-to = "server"
-bytes = "3MB"
-via = ["p1", "p2"]
-parallel = 3
-start = "500ms"
-"#,
-    )?;
-    let record = place.run()?;
-    let received: Vec<_> = record.flows.iter().map(|flow| flow.received_bytes).collect();
-    ensure(received == [2_000_000, 9_000_000], || format!("received {received:?}"))?;
-    ensure(record.flows.iter().all(|flow| flow.outcome == Outcome::Complete), || "not complete".into())?;
-    let nominal: Vec<_> = record.paths.iter().map(|path| path.nominal_us.round() as u64 / 1000).collect();
-    ensure(nominal == [24, 2, 20, 2], || format!("paths of {nominal:?} ms"))
 }
 
 fn shell() -> Result<(), Failed> {

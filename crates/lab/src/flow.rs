@@ -144,7 +144,7 @@ impl<'a> Running<'a> {
     fn prepare(lab: &Lab, index: usize, name: &'a str, flow: &'a Flow, origin_ns: u64) -> Result<Self, Error> {
         let listens = if flow.fetch.is_some() { &flow.from } else { &flow.to };
         let address = SocketAddr::from((lab.address(listens)?, flow_port(index)));
-        let target = match flow.via.first() {
+        let target = match flow.via.first().filter(|_| !flow.transparent) {
             Some(first) => SocketAddr::from((lab.address(first)?, entry_port(index))),
             None => address,
         };

@@ -37,7 +37,7 @@ fn peer(program: Program) -> Option<Peer> {
     }
 }
 
-/// Checks that this machine has the programs that the scenario's proxies and fetched flows are.
+/// Checks that this machine has the programs that the scenario's proxies and fetched flows are, and that transparent ones need.
 ///
 /// # Errors
 /// [`Error::NoProgram`] for the first that is missing.
@@ -45,8 +45,12 @@ pub fn check_programs(scenario: &Scenario) -> Result<(), Error> {
     let proxies = scenario.nodes.iter().filter(|(_, node)| node.kind == NodeKind::Proxy);
     let peers = proxies.filter_map(|(name, node)| peer(node.program).map(|peer| (name, peer.program, peer.package)));
     let fetched = scenario.flows.values().filter(|flow| flow.fetch.is_some());
-    let missing =
-        peers.chain(fetched.map(|flow| (&flow.to, CURL, CURL))).find(|(_, program, _)| find(program).is_none());
+    let taken = scenario.flows.values().filter(|flow| flow.transparent);
+    let filters = taken.flat_map(|flow| [flow.via.first(), flow.via.last()]).flatten();
+    let missing = peers
+        .chain(fetched.map(|flow| (&flow.to, CURL, CURL)))
+        .chain(filters.map(|proxy| (proxy, "nft", "nftables")))
+        .find(|(_, program, _)| find(program).is_none());
     match missing {
         Some((node, program, package)) => Err(Error::NoProgram { node: node.clone(), program, package }),
         None => Ok(()),

@@ -7,6 +7,9 @@ pub const HTTP_PORT: u16 = 3128;
 /// Where a proxy takes legs from other proxies.
 pub const LEG_PORT: u16 = 7000;
 
+/// Where a proxy takes connections that pass it.
+pub(crate) const TAKEN_PORT: u16 = 3129;
+
 /// The port on which the first proxy takes the flow at `index` of the scenario.
 pub(crate) fn entry_port(index: usize) -> u16 {
     port(20_001, index)

@@ -8,9 +8,10 @@ use ekiden_keys::Identity;
 use ekiden_scenario::{Flow, Node, NodeKind, Program};
 
 use crate::error::building;
-use crate::ports::{HTTP_PORT, LEG_PORT, SOCKS_PORT, data_port, entry_port, flow_port};
+use crate::network::device_name;
+use crate::ports::{HTTP_PORT, LEG_PORT, SOCKS_PORT, TAKEN_PORT, data_port, entry_port, flow_port};
 use crate::programs::{NodeFile, PLAIN_KEY};
-use crate::{Error, Lab};
+use crate::{Error, Lab, tunnels};
 
 /// The file of the nodes of the overlay, beside their configurations.
 const MEMBERS: &str = "members.toml";
@@ -77,6 +78,12 @@ impl Lab {
             }
             let Some((_, rest)) = flow.via.split_first().filter(|(first, _)| *first == name) else { continue };
             let to = format!("{}:{}", self.address(&flow.to)?, flow_port(index));
+            if flow.transparent {
+                if !rest.is_empty() {
+                    let _ = write!(routes, "\n[[route]]\nto = [\"{to}\"]\nvia = {rest:?}\n");
+                }
+                continue;
+            }
             let way = match flow.via.chosen() {
                 // A listener without `via` goes by the routes.
                 Some((_, exit)) => {
@@ -88,6 +95,7 @@ impl Lab {
             let more = format!("to = \"{to}\"\n{way}open = true\n");
             listen(&format!("flow{index}"), "forward", entry_port(index), &more);
         }
+        text += &self.taken(name);
         match is_member {
             true => {
                 let _ = write!(text, "\n[overlay]\nmembers_file = \"{MEMBERS}\"\n");
@@ -102,11 +110,51 @@ impl Lab {
         }
         // All addresses there are private, and no other hosts are there.
         let _ = write!(text, "\n[exit]\nallow = [\"*\"]\n");
+        let behind = self
+            .scenario
+            .flows
+            .values()
+            .filter(|flow| flow.transparent && flow.via.last().is_some_and(|last| last == name));
+        let mut clients =
+            behind.map(|flow| Ok(format!("{}/32", self.address(&flow.from)?))).collect::<Result<Vec<_>, Error>>()?;
+        clients.sort();
+        clients.dedup();
+        if !clients.is_empty() {
+            let _ = writeln!(text, "client_addresses = {clients:?}");
+        }
         text += &routes;
         if !node.next.is_empty() {
             let _ = write!(text, "\n[[route]]\nto = [\"*\"]\nvia = {:?}\n", node.next);
         }
         Ok(text)
+    }
+
+    /// The listener of a proxy that takes the connections of transparent flows as they pass, and leaves all others alone.
+    fn taken(&self, name: &str) -> String {
+        let is_taken = |flow: &Flow| flow.transparent && flow.via.first().is_some_and(|first| first == name);
+        let mut devices = Vec::new();
+        let mut others = vec![SOCKS_PORT, HTTP_PORT, LEG_PORT];
+        others.extend((0..self.scenario.tunnels.len()).map(tunnels::port));
+        for (index, flow) in self.scenario.flows.values().enumerate() {
+            if is_taken(flow) {
+                let path = self.scenario.path(&flow.from, &flow.to).unwrap_or_default();
+                let number = |link: &str| self.scenario.links.get_index_of(link).unwrap_or_default();
+                devices.extend(
+                    path.iter().filter(|hop| hop.to == name).map(|hop| device_name(hop.name, number(hop.name))),
+                );
+            } else {
+                others.extend([entry_port(index), flow_port(index), data_port(index)]);
+            }
+        }
+        if devices.is_empty() {
+            return String::new();
+        }
+        devices.sort();
+        devices.dedup();
+        let except: Vec<String> = others.iter().map(|port| format!("*:{port}")).collect();
+        format!(
+            "\n[listen.taken]\nkind = \"transparent\"\naddress = \"127.0.0.1:{TAKEN_PORT}\"\ninterfaces = {devices:?}\nexcept = {except:?}\n"
+        )
     }
 
     /// The route of a proxy to which the receiver of a fetched flow connects, over the other proxies to the sender.

@@ -158,7 +158,7 @@ fn device(number: usize) -> String {
 }
 
 /// Where the listening end of a tunnel listens.
-fn port(number: usize) -> u16 {
+pub(crate) fn port(number: usize) -> u16 {
     7_100_u16.wrapping_add((number % 10_000) as u16)
 }
 

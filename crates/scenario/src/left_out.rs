@@ -9,6 +9,8 @@ pub(crate) const DEFAULT_PROFILE: Profile = Profile::Linux;
 /// As in Linux, which uses it only if the peer asks for it.
 pub(crate) const DEFAULT_ECN: bool = false;
 pub(crate) const DEFAULT_SEPARATE: bool = false;
+/// Of flows.
+pub(crate) const DEFAULT_TRANSPARENT: bool = false;
 /// Of proxies.
 pub(crate) const DEFAULT_FORWARDS: bool = true;
 /// Of proxies.
@@ -24,6 +26,10 @@ pub(crate) fn is_default_ecn(ecn: &bool) -> bool {
 
 pub(crate) fn is_default_separate(separate: &bool) -> bool {
     *separate == DEFAULT_SEPARATE
+}
+
+pub(crate) fn is_default_transparent(transparent: &bool) -> bool {
+    *transparent == DEFAULT_TRANSPARENT
 }
 
 pub(crate) fn is_default_forwards(forwards: &bool) -> bool {

@@ -196,6 +196,7 @@ pub(crate) struct RawFlow {
     #[serde(default)]
     pub via: Vec<Spanned<String>>,
     pub fetch: Option<Spanned<Fetch>>,
+    pub transparent: Option<Spanned<bool>>,
     pub parallel: Option<Spanned<u32>>,
 }
 

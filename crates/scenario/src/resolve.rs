@@ -10,6 +10,7 @@ mod fetch;
 mod gateway;
 mod link;
 mod ping;
+mod transparent;
 mod tunnel;
 mod via;
 
@@ -21,7 +22,7 @@ use ekiden_units::{BitRate, Bytes, Time, is_control_name};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
-use crate::left_out::{DEFAULT_ECN, DEFAULT_FORWARDS, DEFAULT_PROFILE, DEFAULT_PROGRAM};
+use crate::left_out::{DEFAULT_ECN, DEFAULT_FORWARDS, DEFAULT_PROFILE, DEFAULT_PROGRAM, DEFAULT_TRANSPARENT};
 use crate::raw::{Named, RATES, RawFlow, RawNode, RawRate, RawScenario, RawTcp};
 use crate::via::AUTO;
 use crate::{Amount, Error, Flow, FlowEnd, Node, NodeKind, Queue, Scenario, Tcp};
@@ -252,6 +253,7 @@ impl Checker<'_> {
                     start: self.within("start", &flow.start, DEFAULT_START, &STARTS)?,
                     via,
                     fetch,
+                    transparent: flow.transparent.as_ref().map_or(DEFAULT_TRANSPARENT, |key| *key.get_ref()),
                     parallel: self.within("parallel", &flow.parallel, DEFAULT_PARALLEL, &PARALLEL)?,
                 },
             );
@@ -274,6 +276,7 @@ impl Checker<'_> {
             let mut stops: Vec<_> = flow.via.iter().filter(|word| word.get_ref() != AUTO).cloned().collect();
             stops.push(flow.to.clone());
             self.stretches(scenario, &what, &flow.from, &stops)?;
+            self.transparent(scenario, name.get_ref(), flow)?;
         }
         Ok(())
     }

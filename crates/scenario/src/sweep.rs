@@ -263,8 +263,18 @@ fn table<'a>(of: &'a mut Table, key: &str) -> Result<&'a mut Table, String> {
 fn typed(leaf: &str, value: &str) -> Value {
     const NUMBERS: [&str; 8] =
         ["seed", "copies", "mtu", "loss_burst", "parallel", "initial_window", "connections", "repeats"];
-    const BOOLEANS: [&str; 9] =
-        ["sack", "ecn", "timestamps", "window_scaling", "rtt_per_window", "separate", "paced", "enabled", "forwards"];
+    const BOOLEANS: [&str; 10] = [
+        "sack",
+        "ecn",
+        "timestamps",
+        "window_scaling",
+        "rtt_per_window",
+        "separate",
+        "paced",
+        "enabled",
+        "forwards",
+        "transparent",
+    ];
     let number = || value.parse().ok().map(Value::Integer).filter(|_| NUMBERS.contains(&leaf));
     let boolean = || value.parse().ok().map(Value::Boolean).filter(|_| BOOLEANS.contains(&leaf));
     number().or_else(boolean).unwrap_or_else(|| Value::String(value.into()))

@@ -3,6 +3,7 @@
 use ekiden_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::left_out::is_default_transparent;
 use crate::via::Via;
 
 /// Connections that a host opens at once. The published experiments with parallel streams start all of theirs together (S2: 32).
@@ -34,6 +35,10 @@ pub struct Flow {
     /// How the receiver fetches the data, if it opens the connection; `None`: the sender opens it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fetch: Option<Fetch>,
+    /// Whether the sender connects to the receiver's own address, as if there were no proxies: the first one takes the connection as it
+    /// passes, and the last one connects with the sender's address.
+    #[serde(skip_serializing_if = "is_default_transparent")]
+    pub transparent: bool,
     /// How many connections send at once, opened by [`Flow::opens_at`]. Each sends `amount`.
     pub parallel: u32,
 }

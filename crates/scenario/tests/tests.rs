@@ -8,3 +8,4 @@ mod overlay;
 mod page;
 mod scenario;
 mod sweep;
+mod transparent;

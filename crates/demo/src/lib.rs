@@ -18,6 +18,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use ekiden_files::TargetError;
+use ekiden_report::wrapped;
 use ekiden_scenario::Scenario;
 
 pub use orchestrate::{Failed, Mismatch};
@@ -39,13 +41,27 @@ pub struct Options {
     pub json: bool,
     /// Where the page, its pictures, the JSON document and the scenarios go.
     pub folder: PathBuf,
+    /// How many columns the tables and sentences may have; `None` without a limit.
+    pub columns: Option<usize>,
 }
 
-/// Runs all acts; returns what is to be printed.
+/// What a demo gives.
+#[derive(Debug)]
+pub struct Shown {
+    /// What is to be printed.
+    pub text: String,
+    /// Why the page, or something that belongs to it, could not be written.
+    pub unwritten: Option<anyhow::Error>,
+}
+
+/// The page, in the folder.
+const INDEX: &str = "index.html";
+
+/// Runs all acts, and writes what they give.
 ///
 /// # Errors
 /// If the machine lacks something ([`Missing`], [`Failed`]), or if a file arrived changed ([`Mismatch`]).
-pub fn run(options: &Options) -> anyhow::Result<String> {
+pub fn run(options: &Options) -> anyhow::Result<Shown> {
     for program in ["curl", "python3", "ss"] {
         find(program)?;
     }
@@ -69,18 +85,22 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
     let outcomes = present::outcomes(&cases, &transfers);
     let page = acts::page(&outcomes, without.as_deref());
     let json = serde_json::to_string_pretty(&outcomes)?;
-    let written = write(&options.folder, &page, &json, &cases);
-    let written = written.with_context(|| format!("cannot write the results to {}", options.folder.display()))?;
+    let (written, unwritten) = match write(&options.folder, &page, &json, &cases) {
+        Ok(page) => (format!("The page with pictures: {}\n", page.display()), None),
+        Err(error) => (String::new(), Some(error)),
+    };
     if options.json {
-        return Ok(json + "\n");
+        return Ok(Shown { text: json + "\n", unwritten });
     }
-    let sections: String = page.sections.iter().map(|section| present::text(section) + "\n").collect();
-    let (message, sources) = (page.message.join("\n"), page.sources.join("\n"));
-    let page = written.display();
-    Ok(format!(
-        "{sections}{message}\n\n{sources}\nEvery file arrived whole (SHA-256). The page with pictures: {page}\n\
-         Your own path: `ekiden help measure` and `ekiden help plan`.\n"
-    ))
+    let fitted = |text: &str| options.columns.map_or_else(|| text.to_owned(), |columns| wrapped(text, columns));
+    let section = |section| present::text(section, options.columns) + "\n";
+    let sections: String = page.sections.iter().map(section).collect();
+    let ends = format!(
+        "{}\n\n{}\nEvery file arrived whole (SHA-256). {written}Your own path: `ekiden help measure` and `ekiden help plan`.\n",
+        page.message.join("\n"),
+        page.sources.join("\n"),
+    );
+    Ok(Shown { text: sections + &fitted(&ends), unwritten })
 }
 
 /// Brings ekiden's own congestion controls of these networks into the kernel, or says why they are not available.
@@ -104,18 +124,19 @@ fn find(program: &'static str) -> Result<(), Missing> {
     }
 }
 
-/// Writes everything and returns the page's path.
+/// Writes everything that can be written, and returns the page's path, or the first error.
 fn write(folder: &Path, page: &ekiden_report::Page, json: &str, cases: &[cases::Case]) -> anyhow::Result<PathBuf> {
-    let scenarios = folder.join("scenarios");
-    fs::create_dir_all(&scenarios)?;
-    for case in cases {
-        fs::write(scenarios.join(format!("{}.toml", case.scenario.name)), case.scenario.to_toml())?;
-    }
-    for (number, chart) in page.sections.iter().flat_map(|section| &section.charts).enumerate() {
-        fs::write(folder.join(format!("figure-{}.svg", number + 1)), chart)?;
-    }
-    fs::write(folder.join("demo.json"), json)?;
-    let index = folder.join("index.html");
-    fs::write(&index, page.to_html())?;
-    Ok(fs::canonicalize(index)?)
+    let scenario = |case: &cases::Case| (format!("scenarios/{}.toml", case.scenario.name), case.scenario.to_toml());
+    let charts = page.sections.iter().flat_map(|section| &section.charts).enumerate();
+    let mut all: Vec<_> = cases.iter().map(scenario).collect();
+    all.extend(charts.map(|(number, chart)| (format!("figure-{}.svg", number + 1), chart.clone())));
+    all.extend([("demo.json".into(), json.to_owned()), (INDEX.into(), page.to_html())]);
+    let written = all.iter().map(|(name, text)| {
+        let file = folder.join(name);
+        ekiden_files::write(&file, text.as_bytes())
+            .map_err(TargetError::Failed)
+            .with_context(|| file.display().to_string())
+    });
+    written.reduce(Result::and).unwrap_or(Ok(()))?;
+    Ok(fs::canonicalize(folder.join(INDEX))?)
 }

@@ -158,7 +158,7 @@ impl Bars {
         if !self.on_terminal {
             return ProgressBar::hidden();
         }
-        let style = "  {msg:<34} {bar:30} {binary_bytes:>10} of {binary_total_bytes:<10} {binary_bytes_per_sec:>13}";
+        let style = "  {msg:<34} {wide_bar} {percent:>3} %";
         let bar = self.all.insert_before(&self.total, ProgressBar::new(case.bytes.0));
         bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
         bar.set_message(case.title());

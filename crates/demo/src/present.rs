@@ -1,7 +1,7 @@
 //! Results as tables for the terminal, a page with pictures, and JSON.
 
 use ekiden_record::Disturbance;
-use ekiden_report::{Section, Table};
+use ekiden_report::{Section, wrapped};
 use serde::Serialize;
 
 use crate::cases::{Act, Case};
@@ -62,10 +62,11 @@ pub fn outcomes<'a>(cases: &'a [Case], transfers: &'a [Transfer]) -> Vec<Outcome
     cases.iter().zip(transfers).map(outcome).collect()
 }
 
-/// A section as text for a terminal.
-pub fn text(section: &Section) -> String {
-    let table = section.table.as_ref().map(Table::to_text).unwrap_or_default();
-    format!("{}\n{table}\n{}\n", section.heading, section.text.join("\n"))
+/// A section as text for a terminal with that many columns.
+pub fn text(section: &Section, columns: Option<usize>) -> String {
+    let table = section.table.as_ref().map(|table| table.to_text_within(columns)).unwrap_or_default();
+    let fitted = |text: String| columns.map_or_else(|| text.clone(), |columns| wrapped(&text, columns));
+    format!("{}\n{table}\n{}\n", fitted(section.heading.clone()), fitted(section.text.join("\n")))
 }
 
 /// The groups in the order in which they come, each once.

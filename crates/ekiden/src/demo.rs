@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use ekiden_demo::Options;
 use ekiden_files::check_directory;
 
-use crate::out;
+use crate::out::{self, Width};
 
 /// Show on this machine what a relay makes of a long distance.
 ///
@@ -25,6 +26,8 @@ pub struct Args {
     /// Where the page, the pictures, the JSON document and the scenario files go.
     #[arg(long, value_name = "DIR", default_value = "ekiden-demo")]
     output: PathBuf,
+    #[command(flatten)]
+    width: Width,
     /// Carry out one transfer, described on standard input; the demo starts itself with this.
     #[arg(long, hide = true)]
     transfer: bool,
@@ -37,7 +40,12 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         // Noticed before two minutes of work.
         false => {
             check_directory(&args.output).with_context(|| args.output.display().to_string())?;
-            out::text(ekiden_demo::run(&ekiden_demo::Options { json: args.json, folder: args.output })?)
+            let columns = args.width.columns().map(|columns| columns.min(out::WIDEST));
+            let options = Options { json: args.json, folder: args.output, columns };
+            let shown = ekiden_demo::run(&options)?;
+            // Before an error, which would hide minutes of work.
+            out::text(shown.text)?;
+            shown.unwritten.map_or(Ok(()), Err)
         }
     }
 }

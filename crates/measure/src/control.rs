@@ -54,7 +54,9 @@ async fn whole(connection: &Connection, most: usize) -> io::Result<Vec<u8>> {
     }
     let length = u32::from_be_bytes(length) as usize;
     if length > most {
-        return Err(invalid(format!("a message of {length} bytes, where {most} are the most")));
+        return Err(invalid(format!(
+            "a message of {length} bytes, where {most} are the most (does a node or a tunnel connect here?)"
+        )));
     }
     // Memory follows what has come, not what was announced.
     let mut bytes = Vec::new();

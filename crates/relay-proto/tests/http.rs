@@ -64,6 +64,10 @@ fn framing_of_requests() {
     assert_eq!(request(old).unwrap_err().status, 400);
     assert_eq!(request("GET http://a/ HTTP/1.1\r\n\r\n").unwrap_err().status, 400);
     assert_eq!(request("GET http://a/ HTTP/2.0\r\nHost: a\r\n\r\n").unwrap_err().status, 505);
+    assert_eq!(request("GET http://a/ HTTP/1.1\r\n\r\n").unwrap_err().status, 400);
+    // The target is the host.
+    assert_eq!(request("CONNECT a:443 HTTP/1.1\r\n\r\n").unwrap().target.to_string(), "a:443");
+    assert_eq!(request("CONNECT a:443 HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").unwrap_err().status, 400);
     for line in ["GET http://a/b c HTTP/1.1", "GET http://a/b c d HTTP/1.0", "GET http://a/ b", "GET http://a/ FTP/1.1"]
     {
         assert_eq!(request(&format!("{line}\r\nHost: a\r\n\r\n")).unwrap_err().status, 400, "{line}");

@@ -203,6 +203,9 @@ fn a_known_field_comes_once_and_whole() {
 fn a_frame_of_an_unknown_type_is_skipped_only_if_its_sender_says_so() {
     let header = |kind, flags, length: u8| [kind, flags, 0, 0, 0, 0, 0, length];
     assert_eq!(Header::read(header(77, 0, 3)), Err(ProtocolError::UnknownType(77)));
+    for first in [0, b'E'] {
+        assert_eq!(Header::read(header(first, 1, 3)), Err(ProtocolError::OtherProgram));
+    }
     assert_eq!(Header::decode(header(77, 1, 3)), Err(ProtocolError::UnknownType(77)), "where no other may be");
     let Ok(Found::Unknown(unknown)) = Header::read(header(77, 3, 3)) else { panic!("it may be skipped") };
     assert_eq!((unknown.length(), unknown.is_passed(), unknown.encode()), (3, true, header(77, 3, 3)));

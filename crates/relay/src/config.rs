@@ -242,12 +242,24 @@ impl Config {
         Err(ConfigError::whole(file, message))
     }
 
-    /// A warning if this node is not in its own members file: the others would not know it.
+    /// A warning if this node is not in its own members file, so that the others would not know it; or is, and they cannot reach it.
     pub fn absence(&self) -> Option<String> {
         let overlay = self.overlay.as_ref()?;
-        let file = overlay.members_file.as_ref().filter(|_| !overlay.members.contains_key(&self.name))?.display();
-        let node = &self.name;
-        Some(format!("this node, '{node}', is not in {file}: nodes that read the same file refuse its connections"))
+        let (file, node) = (overlay.members_file.as_ref()?.display(), &self.name);
+        match overlay.members.get(node) {
+            None => Some(format!(
+                "this node, '{node}', is not in {file}: nodes that read the same file refuse its connections"
+            )),
+            Some(_) if !self.has_leg_listener() => Some(format!(
+                "this node, '{node}', is in {file}, and no other reaches it: add a [listen.NAME] with kind = \"leg\""
+            )),
+            Some(_) => None,
+        }
+    }
+
+    /// Whether other nodes can connect to it.
+    pub fn has_leg_listener(&self) -> bool {
+        self.listeners.values().any(|listener| matches!(listener.kind, ListenerKind::Leg(_)))
     }
 
     /// Reads and checks a file that a node is to run from.
@@ -260,18 +272,29 @@ impl Config {
         Ok(config)
     }
 
-    /// The name and the fingerprint of the node that a file is for, whether or not the rest of it can be used yet.
+    /// What a file says of its node itself, whether or not the rest of it can be used yet.
     ///
     /// # Errors
     /// The file cannot be read, or is no configuration.
-    pub fn own_name_and_key(file: &Path) -> Result<(String, Option<Fingerprint>), ConfigError> {
-        resolve::own_name_and_key(&read_config(file)?, file)
+    pub fn own(file: &Path) -> Result<OwnNode, ConfigError> {
+        resolve::own(&read_config(file)?, file)
     }
 
     /// Checks a text, which need not have a listener. Errors name `file`, and relative paths in the text start at its folder.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         resolve::resolve(text, file)
     }
+}
+
+/// What a file says of its node itself.
+#[derive(Debug)]
+pub struct OwnNode {
+    /// The node's name.
+    pub name: String,
+    /// The fingerprint of its key, if it has one.
+    pub key: Option<Fingerprint>,
+    /// Whether other nodes can connect to it.
+    pub has_leg_listener: bool,
 }
 
 impl fmt::Display for Listener {

@@ -23,8 +23,8 @@ pub use config::edit;
 pub use config::join::join;
 pub use config::route::{Pattern, Route, Routes, Way};
 pub use config::{
-    Config, ConfigError, Exit, Key, Limits, Listener, ListenerKind, Peer, Reply, Section, Tcp, member_sections,
-    sections,
+    Config, ConfigError, Exit, Key, Limits, Listener, ListenerKind, OwnNode, Peer, Reply, Section, Tcp,
+    member_sections, sections,
 };
 pub use ekiden_bpf::named::Reason;
 pub use ekiden_relay_proto::{Target, TargetError as DestinationError};

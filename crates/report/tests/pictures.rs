@@ -111,7 +111,26 @@ fn categories_may_have_several_lines() {
 #[test]
 fn charts_without_values_are_drawn_empty() {
     assert!(BarChart::default().to_svg().starts_with("<svg"));
-    assert!(LineChart::default().to_svg().starts_with("<svg"));
+    let empty = LineChart::default().to_svg();
+    assert!(empty.starts_with("<svg") && !empty.contains("0.0000"), "{empty}");
+}
+
+/// What the numbers are stands on the left, upright.
+#[test]
+fn long_numbers_stand_beside_what_they_are_and_apart_from_each_other() {
+    let chart = |across: f64, up: f64| {
+        let series = Series { name: "goodput".into(), points: vec![(0.0, 0.0), (across, up)] };
+        LineChart { series: vec![series], across: "s".into(), quantity: "Mbit/s".into(), ..LineChart::default() }
+    };
+    // Numbers on the left end at a tick. Each character has 9 pixels.
+    let svg = chart(30.0, 18_000.0).to_svg();
+    let numbers: Vec<_> = svg.split("<text ").filter(|text| text.contains("text-anchor=\"end\"")).collect();
+    let x = |text: &str| text.split("x=\"").nth(1).and_then(|x| x.split('"').next()?.parse::<f64>().ok());
+    assert!(numbers.iter().any(|text| text.contains("18000")), "{svg}");
+    assert!(numbers.iter().all(|text| x(text) > Some(20.0 + 9.0 * 5.0)), "{svg}");
+    let count = |svg: &str| svg.matches("text-anchor=\"middle\"").count();
+    let (wide, narrow) = (chart(0.000_5, 1.0).to_svg(), chart(30.0, 1.0).to_svg());
+    assert!(count(&wide) < count(&narrow), "{} of {}", count(&wide), count(&narrow));
 }
 
 #[test]

@@ -63,9 +63,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn write(members: &Path, config: &Path, address: &str, args: &Args) -> anyhow::Result<()> {
     // Without its [overlay]: the members file may not be there yet, or lack this node.
-    let (name, key) = Config::own_name_and_key(config).map_err(|error| whose(config, "overlay join -c", error))?;
+    let own = Config::own(config).map_err(|error| whose(config, "overlay join -c", error))?;
     let no_key = || ConfigError::whole(config, "there is no key_file: make a key with `ekiden keygen FILE`");
-    let key = key.ok_or_else(no_key)?;
+    let (name, key) = (own.name, own.key.ok_or_else(no_key)?);
     let member = Member {
         address: address.to_owned(),
         fingerprint: key.to_string(),
@@ -80,7 +80,14 @@ fn write(members: &Path, config: &Path, address: &str, args: &Args) -> anyhow::R
         .map_err(|error| whose(members, "overlay join", error))
         .context("nothing is written")?;
     let done = if was_there { "changed" } else { "added" };
-    out::line(format_args!("{done} [node.{name}] in {}", members.display()))
+    out::line(format_args!("{done} [node.{name}] in {}", members.display()))?;
+    if !own.has_leg_listener {
+        out::note(format_args!(
+            "ekiden: {} has no leg listener, so no node reaches this one at {address}: add a [listen.NAME] with kind = \"leg\"",
+            config.display()
+        ));
+    }
+    Ok(())
 }
 
 /// An address with a port, as an option says it.

@@ -32,6 +32,7 @@ struct Work {
 
 /// Prints all experiments.
 pub fn show(catalogue: &Catalogue, effort: Effort, as_json: bool, width: Width) -> anyhow::Result<()> {
+    out::note("counting the runs of all experiments");
     let listed = catalogue
         .experiments
         .iter()
@@ -41,7 +42,7 @@ pub fn show(catalogue: &Catalogue, effort: Effort, as_json: bool, width: Width) 
         return out::line(serde_json::to_string_pretty(&listed)?);
     }
     let heads = ["experiment", "figure", "title", "claims", "simulated: runs", "takes", "kernel: runs", "takes"];
-    let mut table = Table::new(heads);
+    let mut table = Table::new(heads).spare(["figure", "claims"]);
     for row in &listed {
         let mut cells = vec![row.experiment.to_owned(), row.place.clone(), row.title.into(), row.claims.to_string()];
         cells.extend([row.simulator, row.kernel].into_iter().flat_map(|work| [work.runs.to_string(), work.takes()]));

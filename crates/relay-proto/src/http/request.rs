@@ -58,8 +58,9 @@ pub fn parse_request(head: &[u8], max_fields: usize) -> Result<Request, HttpErro
     };
     let fields = Fields::new(parsed.headers)?;
     let is_1_0 = minor == 0;
-    // RFC 9112 §3.2.
-    if fields.all("host").count() > 1 || (!is_1_0 && fields.all("host").next().is_none()) {
+    // RFC 9112 §3.2; but the target of CONNECT is the host, and lftp leaves the field out.
+    let may_lack = is_1_0 || method == "CONNECT";
+    if fields.all("host").count() > 1 || (!may_lack && fields.all("host").next().is_none()) {
         return Err(HttpError::bad("there must be one Host field"));
     }
     // RFC 9112 §6.1: a recipient of HTTP/1.0 cannot trust that the coding was understood on the way.

@@ -89,6 +89,11 @@ pub enum ProtocolError {
     /// A record of TLS (RFC 8446 §5.1) where a frame was due.
     #[error("the other side speaks TLS, and plain_key_file on this side means not to")]
     Tls,
+    /// The first byte of a message of measuring, or of a tunnel's greeting.
+    #[error(
+        "messages of another protocol of ekiden: is this the address of a node, of a tunnel or of a measuring server?"
+    )]
+    OtherProgram,
     /// This node knows no frame of this type, and it may not be skipped.
     #[error("a frame of type {0}, which this node does not know")]
     UnknownType(u8),
@@ -163,6 +168,7 @@ impl Header {
             13 => FrameKind::Receipts,
             14 => FrameKind::About,
             other if Self::is_tls(other) => return Err(ProtocolError::Tls),
+            0 | b'E' => return Err(ProtocolError::OtherProgram),
             other if flags & SKIPPABLE == 0 => return Err(ProtocolError::UnknownType(other)),
             other if length <= MAX_CONTROL => {
                 return Ok(Found::Unknown(Unknown { kind: other, flags, length: length as u16 }));

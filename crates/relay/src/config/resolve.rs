@@ -28,7 +28,7 @@ use super::raw::{
     BUFFERS, KEEPALIVES, Raw, RawAction, RawKind, RawListen, RawPeer, RawRoute, RawTcp, RawVersion, RawVia, THREADS,
     USER_TIMEOUTS,
 };
-use super::{Config, ConfigError, Congestion, Limits, Listener, ListenerKind, Peer, Reply, Tcp};
+use super::{Config, ConfigError, Congestion, Limits, Listener, ListenerKind, OwnNode, Peer, Reply, Tcp};
 use crate::access::logins::{Users, validate_hash};
 use crate::config::route::{Pattern, Route, Routes, Way};
 use ekiden_config::{Count, Quantity, Source, range};
@@ -40,12 +40,14 @@ pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
     source.config(source.read_explained(explained)?)
 }
 
-pub(super) fn own_name_and_key(text: &str, file: &Path) -> Result<(String, Option<Fingerprint>), ConfigError> {
+pub(super) fn own(text: &str, file: &Path) -> Result<OwnNode, ConfigError> {
     let source = Resolver(Source { text, file });
     let raw: Raw = source.read_explained(explained)?;
     raw.name.as_ref().map(|name| source.node_name(name)).transpose()?;
     let own = raw.key_file.as_ref().map(|file| source.identity(file)).transpose()?;
-    Ok((raw.name(), own.map(|(identity, _)| identity.fingerprint())))
+    let has_leg_listener = raw.listen.values().any(|listen| listen.get_ref().kind == RawKind::Leg);
+    let key = own.map(|(identity, _)| identity.fingerprint());
+    Ok(OwnNode { name: raw.name(), key, has_leg_listener })
 }
 
 /// What a node in etcd does not say of itself has another place.

@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use super::frame::{CHART, DrawError, Drawing, Frame, LINE, Sample, TEXT, builder, font, style};
+use super::frame::{CHARACTER, CHART, DrawError, Drawing, Frame, LINE, Sample, TEXT, builder, font, style};
 use super::palette::{COLOURS, FAINT, INK, MARKS, PAPER, text_on};
 
 /// The maximum number of lines of a chart with a legend.
@@ -11,7 +11,9 @@ pub(crate) const SERIES_NAMED: usize = 10;
 /// The minimum distance between points of a line, in pixels.
 const THINNEST: i32 = 2;
 /// The end of an axis, as a multiple of the highest value.
-pub(crate) const HEADROOM: f64 = 1.08;
+const HEADROOM: f64 = 1.08;
+/// The maximum number of numbers along an axis.
+const NUMBERS_MOST: usize = 11;
 
 /// Groups of bars, one group per category, one bar in it per series.
 #[derive(Debug, Clone, Default)]
@@ -72,9 +74,9 @@ impl BarChart {
 
     fn draw<'a>(&self, area: &Drawing<'a>, lines_below: usize) -> Result<(), DrawError<'a>> {
         let values = self.bars.iter().chain(&self.marks).flat_map(|(_, values)| values).flatten();
-        let top = values.copied().fold(0.0, f64::max).max(1e-9) * HEADROOM;
+        let top = top_of(values.copied());
         let groups = self.categories.len() as f64;
-        let mut chart = builder(area, lines_below).build_cartesian_2d(0.0..groups, 0.0..top)?;
+        let mut chart = builder(area, lines_below, &tick(top, top)).build_cartesian_2d(0.0..groups, 0.0..top)?;
         chart
             .configure_mesh()
             .disable_x_mesh()
@@ -150,16 +152,20 @@ impl LineChart {
     fn draw<'a>(&self, area: &Drawing<'a>) -> Result<(), DrawError<'a>> {
         let from = self.from;
         let points = || self.series.iter().flat_map(|series| &series.points).filter(move |point| point.0 >= from);
-        let right = points().map(|point| point.0).fold(1e-9, f64::max).max(self.to).max(from + 1e-9);
+        let most = points().map(|point| point.0).fold(self.to, f64::max);
+        let right = if most > from { most } else { from + 1.0 };
         let levels = self.levels.iter().map(|level| level.1);
-        let top = points().map(|point| point.1).chain(levels).fold(1e-9, f64::max) * HEADROOM;
-        let mut chart = builder(area, 2).build_cartesian_2d(from..right, 0.0..top)?;
+        let top = top_of(points().map(|point| point.1).chain(levels));
+        let longest = tick(right, right - from).chars().count() + 2;
+        let across = f64::from(area.dim_in_pixel().0) / (longest as f64 * CHARACTER * TEXT);
+        let mut chart = builder(area, 2, &tick(top, top)).build_cartesian_2d(from..right, 0.0..top)?;
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
             .bold_line_style(FAINT)
             .axis_style(FAINT)
             .x_desc(&self.across)
+            .x_labels((across as usize).clamp(2, NUMBERS_MOST))
             .x_label_formatter(&move |x| tick(*x, right - from))
             .y_desc(&self.quantity)
             .y_label_formatter(&move |y| tick(*y, top))
@@ -208,6 +214,14 @@ fn short(value: f64) -> String {
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
         v => format!("{v:.2}"),
+    }
+}
+
+/// Where an axis for these values ends; at 1 if all are 0, or there are none.
+pub(crate) fn top_of(values: impl Iterator<Item = f64>) -> f64 {
+    match values.fold(0.0, f64::max) {
+        most if most > 0.0 => most * HEADROOM,
+        _ => 1.0,
     }
 }
 

@@ -23,7 +23,7 @@ const GAP: i32 = 7;
 pub(crate) const TEXT: f64 = 15.0;
 const TITLE: f64 = 17.0;
 /// Of a character beside its size, in the widest of the usual fonts.
-const CHARACTER: f64 = 0.6;
+pub(crate) const CHARACTER: f64 = 0.6;
 
 /// What a legend shows beside a name.
 #[derive(Clone, Copy)]
@@ -156,14 +156,22 @@ fn lines(title: &str, width: u32) -> Vec<String> {
     lines
 }
 
-/// Room for axes whose numbers and names are of the usual size.
-pub(crate) fn builder<'a, 'b>(area: &'a Drawing<'b>, lines_below: usize) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+/// The width of a tick, of what the numbers of an axis are, and of the gaps between.
+const BESIDE_NUMBERS: i32 = 38;
+
+/// Room for axes: on the left for numbers as long as `widest` and for what they are.
+pub(crate) fn builder<'a, 'b>(
+    area: &'a Drawing<'b>,
+    lines_below: usize,
+    widest: &str,
+) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+    let left = BESIDE_NUMBERS + (widest.chars().count() as f64 * CHARACTER * TEXT) as i32;
     let mut builder = ChartBuilder::on(area);
     builder
         .margin(MARGIN)
         // Half of the last number under the axis.
         .margin_right(2 * MARGIN)
-        .set_label_area_size(LabelAreaPosition::Left, 66)
+        .set_label_area_size(LabelAreaPosition::Left, left.max(66))
         .set_label_area_size(LabelAreaPosition::Bottom, 14 + LINE * lines_below as i32);
     builder
 }

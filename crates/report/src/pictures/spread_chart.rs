@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::chart::{HEADROOM, SERIES_NAMED, colour, tick};
+use super::chart::{SERIES_NAMED, colour, tick, top_of};
 use super::frame::{CHART, DrawError, Drawing, Frame, Sample, TEXT, builder, font};
 use super::palette::{FAINT, INK, PAPER};
 
@@ -42,8 +42,8 @@ impl SpreadChart {
     fn draw<'a>(&self, area: &Drawing<'a>) -> Result<(), DrawError<'a>> {
         let steps = self.series.iter().map(|(_, values)| values.len()).max().unwrap_or_default().max(1);
         let values = self.series.iter().flat_map(|(_, values)| values).flatten();
-        let top = values.map(|value| value.upper).fold(0.0, f64::max).max(1e-9) * HEADROOM;
-        let mut chart = builder(area, 2).build_cartesian_2d(0.0..steps as f64, 0.0..top)?;
+        let top = top_of(values.map(|value| value.upper));
+        let mut chart = builder(area, 2, &tick(top, top)).build_cartesian_2d(0.0..steps as f64, 0.0..top)?;
         chart
             .configure_mesh()
             .disable_x_mesh()

@@ -175,3 +175,16 @@ fn what_cannot_be_used_is_told_in_one_line_with_its_code() {
     }
     refused(folder, &["show", "h.sqlite", "--since", "yesterday"], 2);
 }
+
+#[test]
+fn a_history_that_cannot_be_begun_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    config(folder.path(), 1, &[("direct", "")]);
+    // Files may have no content, as on a full disk.
+    let mut command = Command::new("bash");
+    command.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" measure monitor run -c m.toml --once"]);
+    let output = command.arg(env!("CARGO_BIN_EXE_ekiden")).current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("h.sqlite"), "{said}");
+    assert!(!folder.path().join("h.sqlite").exists(), "{said}");
+}

@@ -14,7 +14,7 @@ type Test = fn() -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
     ("flags alone give a verdict, a table and JSON", flags),
-    ("bad input is one line with key and place, and exit code 3", bad_input),
+    ("bad input is one line with key and place, and exit code 3, or 2 of flags", bad_input),
     ("a path record is planned, and what it could not see is said", record),
     ("what is written is taken by ekiden proxy, and not replaced by accident", written),
     ("what is written of a tunnel and a gateway is taken by them", others),
@@ -82,10 +82,10 @@ fn bad_input() -> Result<(), Failed> {
         (&["none.toml"], 3, "none.toml: cannot be read"),
         (&["new.json"], 3, "new.json"),
         (&["other.json"], 3, "other.json"),
-        (&["--rtt", "50ms"], 3, "rate is missing"),
-        (&["--rtt", "-50ms", "--rate", "1Mbit/s"], 3, "--rtt: '-50ms' is not a number"),
-        (&["--rtt", "2s", "--rate", "0bit/s"], 3, "--rate: '0bit/s' is out of range"),
-        (&["--rtt", "2s", "--rate", "1Mbit/s", "--loss", "100%"], 3, "--loss: loss = 100% is out of range"),
+        (&["--rtt", "50ms"], 2, "rate is missing"),
+        (&["--rtt", "-50ms", "--rate", "1Mbit/s"], 2, "--rtt: '-50ms' is not a number"),
+        (&["--rtt", "2s", "--rate", "0bit/s"], 2, "--rate: '0bit/s' is out of range"),
+        (&["--rtt", "2s", "--rate", "1Mbit/s", "--loss", "100%"], 2, "--loss: loss = 100% is out of range"),
         (&["--rtt", "2s", "--rate", "1Mbit/s", "--streams", "many"], 2, "many is not a whole number from 1 to 1000"),
         (&["--rtt", "50ms", "--rate", "1Mbit/s", "--picture", "taken.svg"], 3, "taken.svg: is there already"),
         (&["--rtt", "50ms", "--rate", "1Mbit/s", "--duration", "1ms"], 2, "from 1s to 3600s"),

@@ -168,6 +168,7 @@ impl History {
     pub fn open(file: &Path) -> Result<Self, HistoryError> {
         let failed = |kind| HistoryError { file: file.into(), kind };
         let options = OpenOptions::new().read(true).write(true).create(true).custom_flags(libc_nonblock()).clone();
+        let was_there = file.symlink_metadata().is_ok();
         let opened = options.open(file).map_err(|error| failed(HistoryErrorKind::Open(error)))?;
         let mut lock = match Flock::lock(opened, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => lock,
@@ -178,7 +179,12 @@ impl History {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = connect(file, flags).map_err(failed)?;
         if is_new {
-            make_tables(&mut connection).map_err(|error| failed(HistoryErrorKind::of(&error)))?;
+            let made = make_tables(&mut connection);
+            if made.is_err() && !was_there {
+                // As on a full disk: an empty file is no history.
+                let _ = std::fs::remove_file(file);
+            }
+            made.map_err(|error| failed(HistoryErrorKind::of(&error)))?;
         }
         check_version(&connection).map_err(failed)?;
         Ok(Self { connection, lock: Some(lock), file: file.into() })

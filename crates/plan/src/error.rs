@@ -30,7 +30,15 @@ pub enum Error {
     },
 }
 
+/// The place of what is missing on it.
+pub(crate) const COMMAND_LINE: &str = "the command line";
+
 impl Error {
+    /// Whether the command line is wrong, and no file.
+    pub fn is_of_flags(&self) -> bool {
+        matches!(self, Self::Wrong { place, .. } if place.starts_with("--") || place == COMMAND_LINE)
+    }
+
     /// [`Error::Wrong`].
     pub(crate) fn wrong(place: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Wrong { place: place.into(), reason: reason.into() }

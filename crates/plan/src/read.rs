@@ -5,6 +5,7 @@ use std::path::Path as File;
 use ekiden_files::FileKind;
 use ekiden_record::PathRecord;
 
+use crate::error::COMMAND_LINE;
 use crate::given::Values;
 use crate::{Error, Flags, Path, measured, raw};
 
@@ -17,7 +18,7 @@ pub fn read(file: Option<&File>, sites: Option<&File>, flags: &Flags) -> Result<
     let given = flags.values()?;
     let sites = sites.map(|sites| sites_of(sites, flags)).transpose()?.unwrap_or_default();
     let Some(file) = file else {
-        return given.or(sites).resolve("the command line");
+        return given.or(sites).resolve(COMMAND_LINE);
     };
     let name = file.display().to_string();
     let text = ekiden_files::read(file, FileKind::Path);

@@ -10,7 +10,10 @@ pub fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
         return Some(3);
     }
-    if error.is::<ekiden_plan::Error>() || error.is::<ekiden_sim::Error>() {
+    if let Some(error) = error.downcast_ref::<ekiden_plan::Error>() {
+        return Some(if error.is_of_flags() { 2 } else { 3 });
+    }
+    if error.is::<ekiden_sim::Error>() {
         return Some(3);
     }
     if error.is::<ekiden_demo::Missing>() || error.is::<LabFails>() {

@@ -160,6 +160,8 @@ pub fn mbit(bit_s: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ekiden_report::Table;
+
     use super::*;
     use crate::acts;
 
@@ -188,7 +190,7 @@ mod tests {
         let page = acts::page(&outcomes, None);
         assert_eq!(page.message.len(), 1, "{:?}", page.message);
         assert!(page.message[0].starts_with("96.5 Mbit/s instead of 10.5 Mbit/s"), "{:?}", page.message);
-        let goal = text(&page.sections[3]);
+        let goal = text(&page.sections[3], None);
         for said in [
             "with 64 KiB at the user: 96.5 Mbit/s instead of 10.5 Mbit/s; reached.",
             "needs: 74.2 Mbit/s instead of 37.1 Mbit/s; reached.",
@@ -207,7 +209,7 @@ mod tests {
         let shown = |transfers: &[Transfer]| {
             let outcomes = outcomes(&cases, transfers);
             let page = acts::page(&outcomes, None);
-            let tables: String = page.sections.iter().map(text).collect();
+            let tables: String = page.sections.iter().map(|section| text(section, None)).collect();
             (tables, page.message)
         };
         let (tables, message) = shown(&transfers);
@@ -266,7 +268,7 @@ mod tests {
         let transfers = as_modelled(&cases);
         let outcomes = outcomes(&cases, &transfers);
         let page = acts::page(&outcomes, None);
-        let mut said: Vec<String> = page.sections.iter().map(text).collect();
+        let mut said: Vec<String> = page.sections.iter().map(|section| text(section, None)).collect();
         said.extend(page.sections.iter().flat_map(|section| section.charts.clone()));
         said.extend(cases.iter().map(|case| case.scenario.to_toml().split_once("description").unwrap().1.into()));
         said.extend(cases.iter().map(Case::title));
@@ -294,5 +296,22 @@ mod tests {
         assert_eq!(said, ["HSTCP and gentle HSTCP are left out here: it needs root."]);
         assert!(outcomes.iter().all(|outcome| !outcome.way.contains("HSTCP")));
         assert!(!page.to_html().contains("NaN"));
+    }
+
+    #[test]
+    fn a_section_fits_the_terminal() {
+        let mut table = Table::new(["path", "goodput", "what a model of the whole of the path says of it"]);
+        table.row(["one leg", "10.0", "a number of words that are wider than a narrow terminal"]);
+        let text = text(
+            &Section {
+                heading: "A heading of some words, longer than the terminal is wide".into(),
+                text: vec!["A sentence that would be broken in the middle of a word, were it not wrapped.".into()],
+                table: Some(table),
+                charts: Vec::new(),
+            },
+            Some(50),
+        );
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(50), "{text}");
     }
 }

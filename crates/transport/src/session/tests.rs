@@ -133,7 +133,7 @@ fn bytes_arrive_whatever_the_pieces_are() {
 fn tickets(accepting: Session, records: u64) -> Vec<u8> {
     let Role::Server(connection) = accepting.role else { panic!("it dials") };
     let suite = connection.negotiated_cipher_suite().unwrap().tls13().unwrap();
-    let (first, secrets) = connection.dangerous_extract_secrets().unwrap().tx;
+    let (first, secrets) = connection.dangerous_into_kernel_connection().unwrap().0.tx;
     let (ConnectionTrafficSecrets::Aes128Gcm { key, iv }
     | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
     | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv }) = secrets

@@ -6,6 +6,8 @@
 //!
 //! Before a key is proven, less of what has not come in whole is kept: `WAITING_UNPROVEN`.
 
+mod sink;
+
 use std::cell::{Cell, RefCell};
 use std::io;
 
@@ -17,6 +19,7 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, Insufficien
 use rustls::{AlertDescription, CertificateError, CommonState, Error, InvalidMessage, PeerIncompatible};
 
 use crate::budget::{self, Room};
+use sink::Sink;
 
 /// The most payload of a record (RFC 8446 §5.1), and the other bytes of a record: header, content type, tag.
 const RECORD: usize = 16 << 10;
@@ -91,17 +94,6 @@ struct Encrypted {
     /// Of `bytes`, the first `filled` are in use and the first `sent` have been sent.
     sent: usize,
     filled: usize,
-}
-
-/// Receives decrypted bytes.
-struct Sink<'a> {
-    buffer: &'a mut [u8],
-    filled: usize,
-    /// Takes what `buffer` has no room for.
-    overflow: &'a mut Vec<u8>,
-    /// How many records had payload, and how much.
-    records: usize,
-    payload: usize,
 }
 
 /// The result of one step of a session.
@@ -414,24 +406,6 @@ fn step<Data>(
         Ok(_) => Err(Error::General("early data".into())),
     };
     (discard, step)
-}
-
-impl<'a> Sink<'a> {
-    fn new(buffer: &'a mut [u8], overflow: &'a mut Vec<u8>) -> Self {
-        Self { buffer, filled: 0, overflow, records: 0, payload: 0 }
-    }
-
-    /// The payload of a record.
-    fn put(&mut self, bytes: &[u8]) {
-        self.records += usize::from(!bytes.is_empty());
-        self.payload += bytes.len();
-        // Once bytes are in `overflow`, all further ones go there, to keep their order.
-        let room = if self.overflow.is_empty() { self.buffer.len() - self.filled } else { 0 };
-        let (now, later) = bytes.split_at(bytes.len().min(room));
-        self.buffer[self.filled..self.filled + now.len()].copy_from_slice(now);
-        self.filled += now.len();
-        self.overflow.extend_from_slice(later);
-    }
 }
 
 impl Encrypted {

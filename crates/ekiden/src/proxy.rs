@@ -90,7 +90,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Config::load(&file)
             .context("the node could not read its files again at SIGHUP, with the rights that it keeps")?;
         Relay::check(&config).map_err(|error| placed(error, &file))?;
-        if let Some(warning) = config.absence() {
+        if let Some(warning) = config.membership_warning() {
             out::note(format_args!("ekiden: {warning}"));
         }
         for (name, peer) in &config.peers {

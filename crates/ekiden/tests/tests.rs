@@ -16,6 +16,7 @@ mod keys;
 mod log;
 mod measure_errors;
 mod measuring;
+mod members;
 mod modules;
 mod monitor;
 mod order;

@@ -243,7 +243,7 @@ impl Config {
     }
 
     /// A warning if this node is not in its own members file, so that the others would not know it; or is, and they cannot reach it.
-    pub fn absence(&self) -> Option<String> {
+    pub fn membership_warning(&self) -> Option<String> {
         let overlay = self.overlay.as_ref()?;
         let (file, node) = (overlay.members_file.as_ref()?.display(), &self.name);
         match overlay.members.get(node) {

@@ -135,23 +135,28 @@ pub async fn answer(
 /// # Errors
 /// As [`read_frame`].
 pub async fn read_told(stream: &impl Wire, learn: impl FnOnce(About)) -> io::Result<Vec<u8>> {
-    let mut learn = Some(learn);
-    loop {
-        let mut header = [0; HEADER_BYTES];
-        wire::receive_exact(stream, &mut header).await?;
-        let header = known(stream, header).await?;
-        let learn = match header.kind {
-            FrameKind::Told => None,
-            FrameKind::About if learn.is_some() => learn.take(),
-            other => return Err(invalid(format_args!("{other:?} instead of TOLD"))),
-        };
-        let mut body = vec![0; header.length as usize];
-        wire::receive_exact(stream, &mut body).await?;
-        match learn {
-            None => return Ok(body),
-            Some(learn) => learn(About::decode(&body).map_err(invalid)?),
-        }
+    let mut frame = read_long(stream).await?;
+    if frame.0 == FrameKind::About {
+        learn(About::decode(&frame.1).map_err(invalid)?);
+        frame = read_long(stream).await?;
     }
+    match frame {
+        (FrameKind::Told, body) => Ok(body),
+        (other, _) => Err(invalid(format_args!("{other:?} instead of TOLD"))),
+    }
+}
+
+/// A TOLD or an ABOUT frame; of any other the header alone.
+async fn read_long(stream: &impl Wire) -> io::Result<(FrameKind, Vec<u8>)> {
+    let mut header = [0; HEADER_BYTES];
+    wire::receive_exact(stream, &mut header).await?;
+    let Header { kind, length } = known(stream, header).await?;
+    let mut body = Vec::new();
+    if matches!(kind, FrameKind::Told | FrameKind::About) {
+        body.resize(length as usize, 0);
+        wire::receive_exact(stream, &mut body).await?;
+    }
+    Ok((kind, body))
 }
 
 /// Sends a frame without a body.

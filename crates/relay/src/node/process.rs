@@ -126,7 +126,7 @@ async fn drained(relay: &Relay, most: Duration) {
 
 /// Says so if the others would not know this node.
 fn look_for_itself(config: &Config) {
-    if let Some(warning) = config.absence() {
+    if let Some(warning) = config.membership_warning() {
         tracing::warn!("{warning}");
     }
     warn_of_near(config);

@@ -33,7 +33,7 @@ impl Source<'_> {
         explained: impl FnOnce(&toml::de::Error, String) -> String,
     ) -> Result<T, ConfigError> {
         toml::from_str(self.text)
-            .map_err(|error| self.error(error.span(), explained(&error, explain(self.text, &error))))
+            .map_err(|error| self.error(error.span(), explained(&error, placed::<T>(explain(self.text, &error)))))
     }
 
     /// What is wrong with what stands at `span`; with the whole file for `None`.
@@ -71,6 +71,20 @@ impl Source<'_> {
         range: &RangeInclusive<T>,
     ) -> Result<Option<T>, ConfigError> {
         value.map(|value| self.in_range(key, value, range)).transpose()
+    }
+}
+
+/// Adds where a key belongs to what is `said` of one that its table does not have, if the file has it at its top: what stands below a table's
+/// head is that table's.
+fn placed<T: DeserializeOwned>(said: String) -> String {
+    let key = said.strip_prefix("unknown field `").and_then(|rest| rest.split_once("` in ")).map(|(key, _)| key);
+    // Refused with all keys that there are.
+    let at_top = toml::from_str::<T>("\"\" = 0").err().map(|error| error.message().to_owned()).unwrap_or_default();
+    match key {
+        Some(key) if at_top.split('`').skip(3).step_by(2).any(|known| known == key) => {
+            format!("{said}; `{key}` stands above the first table of the file")
+        }
+        _ => said,
     }
 }
 

@@ -173,6 +173,11 @@ pub fn message(error: &anyhow::Error) -> String {
     message
 }
 
+/// How many of these there are, such as `1 link`, `2 links`.
+pub fn amount(count: usize, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A time for a table, in the unit that suits it.
 pub fn ago(seconds: f64) -> String {
     match seconds {

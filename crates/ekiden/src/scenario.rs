@@ -82,6 +82,7 @@ fn check(file: &str, scenario: &Scenario) -> anyhow::Result<()> {
             return Err(anyhow::Error::from(lab).context(neither));
         }
     };
-    let (nodes, links, flows) = (scenario.nodes.len(), scenario.links.len(), scenario.flows.len());
-    out::line(format_args!("{file}: '{}' {can}: {nodes} nodes, {links} links, {flows} flows", scenario.name))
+    let all = [(scenario.nodes.len(), "node"), (scenario.links.len(), "link"), (scenario.flows.len(), "flow")];
+    let all = all.map(|(count, one)| out::amount(count, one)).join(", ");
+    out::line(format_args!("{file}: '{}' {can}: {all}", scenario.name))
 }

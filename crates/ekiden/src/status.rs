@@ -91,7 +91,8 @@ fn text(found: &Found, columns: Option<usize>) -> String {
     });
     let gateways = found.gateways.iter().flatten().map(|gateway| {
         let streams: u64 = gateway.groups.iter().map(|group| group.streams).sum();
-        format!("gateway on {}: {streams} streams in {} groups\n", gateway.device, gateway.groups.len())
+        let (streams, groups) = (out::amount(streams as usize, "stream"), out::amount(gateway.groups.len(), "group"));
+        format!("gateway on {}: {streams} in {groups}\n", gateway.device)
     });
     blocks.extend(tunnels);
     blocks.extend(gateways);

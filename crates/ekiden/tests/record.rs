@@ -237,7 +237,7 @@ fn wrong_shards_are_refused_before_anything_runs() {
     for program in [&["simulate"][..], &["lab", "run"]] {
         for (shard, sweep, why) in [
             ("0/3", &SWEEP[..], "shards are counted from 1"),
-            ("4/3", &SWEEP, "of 3 shards there is no 4th"),
+            ("4/3", &SWEEP, "of 3 shards there is no number 4"),
             ("a/b", &SWEEP, "such as 2/8"),
             ("1/3", &[], "--shard is for several runs, and this is a single one"),
         ] {

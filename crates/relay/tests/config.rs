@@ -49,6 +49,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[class.web]\nusers = [\"eve\"]".into(), 2, "no listener has a user 'eve'"),
         ("[class.\"a b\"]".into(), 1, "not a class name"),
         ("[class.web]\ncolour = 1".into(), 2, "unknown field `colour`"),
+        ("[tcp]\nthreads = 2".into(), 2, "; `threads` stands above the first table of the file"),
         (listen("http", "127.0.0.1:1", "class = \"web\""), 5, "there is no [class.web]: known are bulk, interactive"),
         (
             listen("leg", "127.0.0.1:1", "plain_key_file = \"key\"\nclass = \"bulk\""),

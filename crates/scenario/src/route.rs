@@ -1,7 +1,7 @@
 //! Shortest paths over the links of a scenario.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 
 use crate::{Direction, Link, Scenario};
 
@@ -30,28 +30,31 @@ impl<'a> Hop<'a> {
 pub(crate) fn path<'a>(scenario: &'a Scenario, from: &str, to: &str) -> Option<Vec<Hop<'a>>> {
     let start = scenario.nodes.get_index_of(from)?;
     let goal = scenario.nodes.get_index_of(to)?;
-    let mut best: BTreeMap<usize, (u64, usize)> = BTreeMap::from([(start, (0, 0))]);
-    let mut came: BTreeMap<usize, Hop<'a>> = BTreeMap::new();
+    let numbered =
+        |link: &Link| Some([scenario.nodes.get_index_of(&link.ends[0])?, scenario.nodes.get_index_of(&link.ends[1])?]);
+    let ends: Vec<[usize; 2]> = scenario.links.values().map(numbered).collect::<Option<_>>()?;
+    let mut best: Vec<Option<(u64, usize)>> = vec![None; scenario.nodes.len()];
+    // By which link, and from which of its ends.
+    let mut came: Vec<Option<(usize, usize)>> = vec![None; scenario.nodes.len()];
+    best[start] = Some((0, 0));
     let mut open = BinaryHeap::from([Reverse(((0u64, 0usize), start))]);
     while let Some(Reverse((cost, node))) = open.pop() {
-        if cost > best[&node] {
+        if best[node].is_some_and(|known| cost > known) {
             continue;
         }
         if node == goal {
             break;
         }
-        let (name, described) = scenario.nodes.get_index(node)?;
-        if node != start && !described.forwards_packets() {
+        if node != start && !scenario.nodes[node].forwards_packets() {
             continue;
         }
-        for (link_name, link) in &scenario.links {
-            let Some(end) = link.ends.iter().position(|end| end == name) else { continue };
-            let far = &link.ends[1 - end];
-            let next = scenario.nodes.get_index_of(far)?;
-            let next_cost = (cost.0 + link.from_end(end).delay.0, cost.1 + 1);
-            if best.get(&next).is_none_or(|&known| next_cost < known) {
-                best.insert(next, next_cost);
-                came.insert(next, Hop { name: link_name, link, from: &link.ends[end], to: far });
+        for (at, of_link) in ends.iter().enumerate() {
+            let Some(end) = of_link.iter().position(|end| *end == node) else { continue };
+            let next = of_link[1 - end];
+            let next_cost = (cost.0 + scenario.links[at].from_end(end).delay.0, cost.1 + 1);
+            if best[next].is_none_or(|known| next_cost < known) {
+                best[next] = Some(next_cost);
+                came[next] = Some((at, end));
                 open.push(Reverse((next_cost, next)));
             }
         }
@@ -59,9 +62,10 @@ pub(crate) fn path<'a>(scenario: &'a Scenario, from: &str, to: &str) -> Option<V
     let mut hops = Vec::new();
     let mut node = goal;
     while node != start {
-        let hop = came.get(&node)?;
-        hops.push(*hop);
-        node = scenario.nodes.get_index_of(hop.from)?;
+        let (at, end) = came[node]?;
+        let (name, link) = scenario.links.get_index(at)?;
+        hops.push(Hop { name, link, from: &link.ends[end], to: &link.ends[1 - end] });
+        node = ends[at][end];
     }
     hops.reverse();
     Some(hops)

@@ -26,7 +26,7 @@ impl FromStr for Shard {
         match numbers {
             Some((Ok(0), Ok(_))) => Err("shards are counted from 1".into()),
             Some((Ok(_), Ok(0))) => Err("there must be 1 shard at least".into()),
-            Some((Ok(number), Ok(of))) if number > of => Err(format!("of {of} shards there is no {number}th")),
+            Some((Ok(number), Ok(of))) if number > of => Err(format!("of {of} shards there is no number {number}")),
             Some((Ok(number), Ok(of))) => Ok(Self { number, of }),
             _ => Err("it is a number and how many there are, such as 2/8".into()),
         }
@@ -62,7 +62,7 @@ mod tests {
     fn what_is_no_shard_is_refused_with_the_reason() {
         for (text, reason) in [
             ("0/3", "counted from 1"),
-            ("4/3", "of 3 shards there is no 4th"),
+            ("4/3", "of 3 shards there is no number 4"),
             ("1/0", "1 shard at least"),
             ("0/0", "counted from 1"),
             ("a/b", "such as 2/8"),

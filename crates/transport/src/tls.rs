@@ -24,7 +24,9 @@ use crate::session::{self, Session};
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PeerKeyError {
     /// The node that was dialled has another key than the pinned one.
-    #[error("it has presented the key {presented}, but the fingerprint given for it is {pinned}")]
+    #[error(
+        "it has presented the key {presented}, but the fingerprint given for it is {pinned}: replace that if `ekiden keygen --show` says so there"
+    )]
     Other {
         /// The fingerprint of the key that it has.
         presented: Fingerprint,

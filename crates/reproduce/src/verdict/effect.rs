@@ -7,6 +7,8 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 const COVERED: f64 = 0.95;
 /// How often an end is looked for further away, and then nearer.
 const STEPS_MOST: u32 = 60;
+/// An end is known well enough at this part of it.
+const EXACT: f64 = 1e-9;
 
 /// What a comparison is about, by the values of its points.
 #[derive(Debug, Clone, PartialEq)]
@@ -229,6 +231,9 @@ fn end(inside: f64, side: f64, chance: impl Fn(f64) -> f64) -> f64 {
     let Some(mut outside) = steps.into_iter().find(|at| is_outside(*at)) else { return side * f64::INFINITY };
     let mut inside = inside;
     for _ in 0..STEPS_MOST {
+        if (outside - inside).abs() <= EXACT * outside.abs() {
+            break;
+        }
         let middle = f64::midpoint(inside, outside);
         if is_outside(middle) {
             outside = middle;

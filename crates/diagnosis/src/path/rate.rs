@@ -17,6 +17,8 @@ const PAUSE_US: f64 = 1_000.0;
 const SLOWEST: f64 = 0.9;
 /// Where the halves of stretches differ by more than this part, what came first may be a shaper's burst, and no rate is seen.
 const FALLING: f64 = 0.3;
+/// A rate whose range is wider than this part of it has not stood.
+const STANDING: f64 = 0.3;
 /// Threshold as a multiple of the time for which a faster rate was seen: a slower rate that was seen for longer is not just a slower pass.
 const OUTLASTS: f64 = 4.0;
 /// A rate that fell by more than this factor after the first losses, and stayed there, is not the path's.
@@ -171,7 +173,10 @@ pub fn rate(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], bas
             let evidence = format!("a queue stood at {fast}, and then {came:.2} Mbit/s came: {SHAPER}");
             return Finding::AtLeast { value: then.rate * (1.0 - then.unsure).max(0.0), evidence };
         }
-        if halves <= FALLING {
+        // What a policer lets through at once comes as it was sent. Beyond a policer's, only a rate that stood is the line's.
+        let is_beyond = policer.value().is_some_and(|policer| low > FALLS * policer);
+        let has_stood = high - low <= STANDING * value;
+        if halves <= FALLING && (has_stood || !is_beyond) {
             let evidence =
                 format!("packets came at this rate for {:.1} ms while a queue delayed them", longest_us / 1e3);
             return Finding::Observed { value, low, high, evidence };

@@ -6,6 +6,7 @@ use ekiden_record::{Finding, Judgement, PathDirection, Way};
 use ekiden_units::random::Random;
 
 use super::base::Base;
+use super::rate::rate;
 use super::simulated::{Bucket, Path};
 use super::tests::is_true;
 use super::trace::Trace;
@@ -261,4 +262,39 @@ fn a_shapers_burst_is_no_rate_of_the_path() {
         let shaper_queue_bytes = (draw.logarithmic(0.5, 2.0) * product).max(15e3);
         Path { shaper: Some(Bucket { rate_bit_s, depth_bytes }), shaper_queue_bytes, ..path }
     });
+}
+
+#[test]
+fn what_a_policer_lets_through_at_once_is_no_rate_of_the_line() {
+    check(12, &[("policer", 0.5)], |draw, seed| {
+        let (rate, rtt_us) = (draw.logarithmic(5e7, 3e8), draw.logarithmic(1e4, 5e4));
+        let path = draw.between(rate, rtt_us, seed);
+        let rate_bit_s = draw.even(0.05, 0.2) * rate;
+        let depth_bytes = (draw.even(0.5, 2.0) * rate_bit_s * rtt_us / 8e6).max(15e3);
+        let jitter_us = if draw.chance(0.5) { draw.even(0.0, 3e3) } else { 0.0 };
+        Path { policer: Some(Bucket { rate_bit_s, depth_bytes }), jitter_us, ..path }
+    });
+}
+
+#[test]
+fn a_rate_beyond_a_policers_that_did_not_stand_is_a_bound() {
+    let policed = |rate: f64| Finding::Observed { value: rate, low: rate, high: rate, evidence: String::new() };
+    let mut seen = 0;
+    for number in 1..=200 {
+        let mut draw = Draw(Random::new(13 << 32 | number));
+        let path = draw.path(number);
+        let load = Path { jitter_us: draw.even(1e3, 15e3), ..path }.load();
+        let (trace, base) = (Trace::of(&load, Way::Forth).unwrap(), Base::of(&load));
+        let delays = trace.delays();
+        let none = Finding::Absent { evidence: String::new() };
+        let Finding::Observed { value, low, high, .. } = rate(&trace, None, &delays, base, &none) else { continue };
+        if high - low < 0.3 * value {
+            continue;
+        }
+        seen += 1;
+        let found = rate(&trace, None, &delays, base, &policed(low / 2.0));
+        assert!(matches!(found, Finding::AtLeast { value, .. } if value == low / 2.0), "{found:?}");
+        assert!(matches!(rate(&trace, None, &delays, base, &policed(value)), Finding::Observed { .. }));
+    }
+    assert!(seen > 2, "{seen}");
 }

@@ -9,7 +9,7 @@ fuzz_target!(|data: &[u8]| {
     for request in ["GET http://a/ HTTP/1.1", "HEAD http://a/ HTTP/1.1", "GET http://a/ HTTP/1.0"] {
         let request = format!("{request}\r\nHost: a\r\n\r\n");
         let request = parse_request(request.as_bytes(), 32).expect("it is one");
-        if let Ok(response) = parse_response(&data[..length], 32, &request) {
+        if let Ok(response) = parse_response(&data[..length], 32, &request, true) {
             // An interim response is nothing to a client that does not know of them.
             if response.is_interim && response.head.is_empty() {
                 continue;

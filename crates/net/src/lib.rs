@@ -6,6 +6,7 @@ pub mod allocator;
 pub mod blocking;
 pub mod clock;
 pub mod deadline;
+pub mod descriptors;
 pub mod device;
 mod kernel_text;
 pub mod lookup;

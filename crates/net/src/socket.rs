@@ -187,15 +187,20 @@ pub fn ensure_free(address: SocketAddr, only_v6: bool) -> Result<(), SocketError
     socket.bind(&address.into()).map_err(|source| SocketError::Bind { address, source })
 }
 
-/// As [`ensure_free`], but waits for what may pass (see [`SocketError::may_pass`]) up to `until`; `waits` is told that it does.
-/// Blocks the thread.
+/// As [`ensure_free`], but waits for what may pass (see [`SocketError::may_pass`]) up to `until`, or until the sockets at the address
+/// `are_passed` to this process. `waits` is told that it does. Blocks the thread.
 pub fn await_free(
     address: SocketAddr,
     only_v6: bool,
     until: Instant,
+    mut are_passed: impl FnMut() -> bool,
     waits: impl FnOnce(&SocketError),
 ) -> Result<(), SocketError> {
-    patiently(until, || ensure_free(address, only_v6), SocketError::may_pass, waits)
+    let attempt = || match ensure_free(address, only_v6) {
+        Err(_) if are_passed() => Ok(()),
+        other => other,
+    };
+    patiently(until, attempt, SocketError::may_pass, waits)
 }
 
 /// A non-blocking socket ready to connect to `address`.

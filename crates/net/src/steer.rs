@@ -1,6 +1,6 @@
 //! Decides which of several listening sockets with the same address (SO_REUSEPORT) get new connections. So one can be closed
 //! without resetting the connections in its queue. The kernel runs small programs (classic BPF) for it, which need no
-//! privilege.
+//! privilege where it is as its authors have left it; some refuse them to a process without any (EPERM).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -34,6 +34,14 @@ pub fn ignore_new(listener: &impl AsFd) -> io::Result<()> {
             op(libc::BPF_RET | libc::BPF_K, (0, 0), u32::MAX),
         ],
     )
+}
+
+/// From now on `listener` gets new connections again.
+///
+/// # Errors
+/// ENOENT, if it did already.
+pub fn hear_new(listener: &impl AsFd) -> io::Result<()> {
+    crate::option::set_int(listener.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
 }
 
 /// From now on, new connections to the address of `listener` go to the `count` sockets that began to listen after the first
@@ -96,6 +104,9 @@ mod tests {
         ignore_new(&listener).unwrap();
         assert_eq!(TcpStream::connect_timeout(&address, MOMENT).unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(listener.accept().unwrap().1, before.local_addr().unwrap());
+        hear_new(&listener).unwrap();
+        let after = TcpStream::connect(address).unwrap();
+        assert_eq!(listener.accept().unwrap().1, after.local_addr().unwrap());
     }
 
     #[test]

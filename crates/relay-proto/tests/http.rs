@@ -8,7 +8,7 @@ fn request(head: &str) -> Result<Request, HttpError> {
 }
 
 fn response(head: &str, request: &Request) -> Result<Response, HttpError> {
-    parse_response(head.as_bytes(), 64, request)
+    parse_response(head.as_bytes(), 64, request, true)
 }
 
 fn get(version: &str) -> Request {
@@ -74,6 +74,18 @@ fn framing_of_requests() {
     }
     let many = format!("GET http://a/ HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(65));
     assert_eq!(request(&many).unwrap_err().status, 431);
+}
+
+#[test]
+fn a_status_line_may_be_odd() {
+    let of = |line: &str| response(&format!("{line}\r\nContent-Length: 1\r\n\r\n"), &get("1.1"));
+    for line in ["HTTP/1.2 200 OK", "HTTP/1.9 200 OK", "HTTP/1.1  200  OK"] {
+        let head = String::from_utf8(of(line).unwrap().head).unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{line}: {head}");
+    }
+    for line in ["HTTP/1.12 200 OK", "HTTP/2.0 200 OK", "HTTP/1.1 099 OK"] {
+        assert_eq!(of(line).unwrap_err().status, 502, "{line}");
+    }
 }
 
 #[test]
@@ -281,7 +293,7 @@ proptest! {
     ) {
         let asked = get("1.1");
         for head in [&bytes, text.as_bytes(), status.as_bytes()] {
-            let _ = parse_response(head, 10, &asked);
+            let _ = parse_response(head, 10, &asked, true);
             let _ = empty_lines(head);
             if let Ok(request) = parse_request(head, 10) && !request.is_connect && request.answer.is_none() {
                 // What goes on is one head and reads as the same request.

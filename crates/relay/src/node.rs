@@ -20,12 +20,14 @@ use crate::host::rules::{Installed, Rules};
 use crate::host::{congestion, privileges};
 use crate::shared::{Node, Worker};
 pub use error::StartError;
+use handover::Inherited;
 use listening::{Bound, CloseReason, Closing, Sockets};
 use trim::Trimmer;
 
 mod accept;
 mod buffers;
 mod error;
+mod handover;
 mod listening;
 mod membership;
 mod overlay;
@@ -51,6 +53,8 @@ pub struct Relay {
     closing: Vec<Closing>,
     /// The congestion controls that this node keeps in the kernel.
     held: Vec<Registration>,
+    /// What another process has passed to this one, until the listeners are bound.
+    inherited: Inherited,
     /// The rules that transparent listeners and exits need. They outlast all connections.
     rules: Option<Installed>,
 }
@@ -66,6 +70,11 @@ impl Relay {
     /// The first part of [`Relay::start`], all that needs privileges that the node does not need afterwards. There is no
     /// other thread yet that would keep them.
     pub fn bind(config: Config) -> Result<Self, StartError> {
+        Self::bind_with(config, Inherited::default())
+    }
+
+    /// The same, with sockets that another process has passed to this one.
+    fn bind_with(config: Config, inherited: Inherited) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let mut relay = Self {
             node: Arc::new(Node::new(config.clone())?),
@@ -75,6 +84,7 @@ impl Relay {
             bound: HashMap::new(),
             closing: Vec::new(),
             held: Vec::new(),
+            inherited,
             rules: None,
         };
         for _ in 0..config.threads {
@@ -85,6 +95,7 @@ impl Relay {
         let worker = |runtime: &Runtime| Worker { handle: runtime.handle().clone(), load: Arc::default() };
         relay.workers = relay.runtimes.iter().map(worker).collect();
         relay.reload(config)?;
+        relay.inherited = Inherited::default();
         for worker in relay.workers.iter() {
             worker.handle.spawn(expire_pool(relay.node.clone()));
         }
@@ -162,6 +173,11 @@ impl Relay {
         self.node.pool.idle(peer)
     }
 
+    /// Lets the process that comes after this one have the listeners' sockets, while this one closes them.
+    fn pass_on(&self) {
+        handover::offer(self.bound.values().filter_map(Bound::offered).collect());
+    }
+
     /// Stops accepting and lets idle connections end. [`Relay::busy`] tells how much is still under way.
     pub fn stop_accepting(&mut self) {
         if let Some(rules) = &mut self.rules {
@@ -201,7 +217,10 @@ impl Relay {
             // With other TCP settings the old sockets are still there while the new ones are made.
             let ours = self.bound.values().any(|bound| bound.overlaps(listener.address))
                 || self.closing.iter().any(|closing| closing.overlaps(listener.address));
-            let sockets = Sockets::bind(listener, self.workers.len(), ours);
+            let sockets = match self.inherited.has(listener.address) {
+                true => Sockets::take_over(listener, self.workers.len(), &mut self.inherited),
+                false => Sockets::bind(listener, self.workers.len(), ours),
+            };
             let sockets = sockets.map_err(|source| StartError::Listen { name: name.clone(), source })?;
             fresh.insert(name.clone(), sockets);
         }

@@ -36,6 +36,9 @@ use crate::shared::builds::Builds;
 use late::LateStreams;
 use turns::Turns;
 
+/// How long a node that stops waits for a request on connections that carry none.
+pub const ABOUT_TO_ASK: Duration = Duration::from_secs(1);
+
 /// The maximum number of streams without a dialler that are delivered at the same time.
 const ABANDONED: usize = 64;
 

@@ -106,6 +106,39 @@ fn a_new_process_takes_the_listener_over_while_streams_of_the_old_one_go_on() {
 }
 
 #[test]
+fn a_client_is_told_that_a_node_that_stops_closes() {
+    let (host, address) = listener();
+    let http = SOCKS.replace("socks5", "http").replace("socks", "http");
+    let process = Process::start("close", &http);
+    let asks = |client: &mut std::net::TcpStream| {
+        client.write_all(format!("GET http://{address}/ HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).unwrap();
+    };
+    let answers = |server: &mut std::net::TcpStream| {
+        read_head(server);
+        server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+    };
+    // One waits for its answer, and one has begun a second request.
+    let [mut waits, mut begins] = [(); 2].map(|()| connect(process.addresses[0]));
+    asks(&mut begins);
+    let mut of_begins = accept(&host);
+    answers(&mut of_begins);
+    assert!(!read_head(&mut begins).contains("Connection: close"));
+    body(&mut begins, 2);
+    begins.write_all(b"GET http").unwrap();
+    asks(&mut waits);
+    let mut of_waits = accept(&host);
+    process.signal(Signal::SIGTERM);
+    process.wait_for_line("stopping: 2 streams run");
+    begins.write_all(format!("://{address}/ HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).unwrap();
+    for (client, server) in [(&mut begins, &mut of_begins), (&mut waits, &mut of_waits)] {
+        answers(server);
+        assert!(read_head(client).contains("Connection: close"));
+        assert_eq!(body(client, 2), b"ok");
+        assert!(ends_cleanly(client));
+    }
+}
+
+#[test]
 fn a_second_signal_ends_at_once() {
     let (host, _) = listener();
     let mut process = Process::start("twice", &format!("[limits]\ndrain = \"1h\"\n{SOCKS}"));

@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::common::process::Process;
@@ -10,6 +12,8 @@ use nix::sys::signal::Signal;
 
 /// How many streams begin, and how long after each other.
 const STREAMS: usize = 60;
+/// How often a node is replaced under clients that come one after another.
+const UPGRADES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(40);
 
 fn exit_at(mode: Mode, address: SocketAddr) -> String {
@@ -37,6 +41,72 @@ fn says(proxy: SocketAddr, to: SocketAddr, data: &[u8], early: bool) -> Result<(
     let mut got = vec![0; data.len()];
     stream.read_exact(&mut got).map_err(|e| format!("echo: {e}"))?;
     if got == data { Ok(()) } else { Err("other bytes".into()) }
+}
+
+/// Clients that come one after another while a node is replaced, and how many of them there were.
+fn clients_of(text: &str, client: impl Fn() -> Result<(), String> + Sync) -> usize {
+    let mut node = Process::start("replaced", text);
+    let (is_over, failed, count) = (AtomicBool::new(false), Mutex::new(Vec::new()), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    failed.lock().unwrap().extend(client().err());
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for _ in 0..UPGRADES {
+            let new = node.replace("replaces", text);
+            let mut old = std::mem::replace(&mut node, new);
+            assert!(old.ends_within(PATIENCE));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{} of {count:?}: {failed:?}", failed.len());
+    count.into_inner()
+}
+
+#[test]
+fn no_client_is_refused_or_reset_while_a_node_is_replaced() {
+    let (host, address) = (echo(), spare_port());
+    let text = format!("threads = 2\n[listen.socks]\nkind = \"socks5\"\naddress = \"{address}\"\n");
+    let count = clients_of(&text, || says(address, host, b"hello", false));
+    assert!(count > 10 * UPGRADES, "{count}");
+}
+
+#[test]
+fn no_request_is_lost_while_a_node_is_replaced() {
+    let (address, origin) = (
+        spare_port(),
+        server(|mut stream| {
+            while read_head(&mut stream).starts_with("GET") {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            }
+        }),
+    );
+    let text = format!("threads = 2\n[listen.http]\nkind = \"http\"\naddress = \"{address}\"\n");
+    // Each client goes on with a connection until it is told that it ends.
+    let count = clients_of(&text, || {
+        let mut stream = connect(address);
+        for number in 0..1000 {
+            let failed = |error: std::io::Error| format!("request {number}: {error}");
+            stream
+                .write_all(format!("GET http://{origin}/ HTTP/1.1\r\nHost: {origin}\r\n\r\n").as_bytes())
+                .map_err(failed)?;
+            let head = read_head(&mut stream);
+            if head.is_empty() {
+                return Err(format!("request {number}: no answer"));
+            }
+            stream.read_exact(&mut [0; 2]).map_err(failed)?;
+            if head.contains("Connection: close") {
+                break;
+            }
+        }
+        Ok(())
+    });
+    assert!(count > 0);
 }
 
 #[test]

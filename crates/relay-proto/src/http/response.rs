@@ -1,5 +1,7 @@
 //! Responses on their way to the client.
 
+use std::borrow::Cow;
+
 use super::fields::{Body, Fields, connection_line, framing};
 use super::{HttpError, Request};
 
@@ -34,13 +36,34 @@ pub fn check_beginning(bytes: &[u8]) -> Result<(), HttpError> {
     if bytes[..n] == VERSION[..n] { Ok(()) } else { Err(NOT_HTTP_1) }
 }
 
-/// Reads a whole head, as [`super::HeadScanner`] found it, that answers `request`. Errors have status 502.
-pub fn parse_response(head: &[u8], max_fields: usize, request: &Request) -> Result<Response, HttpError> {
+/// RFC 9110 §2.5: a message of a higher minor version is one of the highest known.
+fn as_highest_known(head: &[u8]) -> Cow<'_, [u8]> {
+    match head {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b' ', ..] => {
+            let mut head = head.to_vec();
+            head[7] = b'1';
+            head.into()
+        }
+        _ => head.into(),
+    }
+}
+
+/// Reads a whole head, as [`super::HeadScanner`] found it, that answers `request`. Without `may_keep` the client is told that its connection
+/// ends with this response. Errors have status 502.
+pub fn parse_response(
+    head: &[u8],
+    max_fields: usize,
+    request: &Request,
+    may_keep: bool,
+) -> Result<Response, HttpError> {
     let mut storage = vec![httparse::EMPTY_HEADER; max_fields];
     let mut parsed = httparse::Response::new(&mut storage);
     let mut parser = httparse::ParserConfig::default();
     // RFC 9112 §5.1: a proxy removes such blanks. Heads are written anew, without.
     parser.allow_spaces_after_header_name_in_responses(true);
+    // Other proxies pass such status lines.
+    parser.allow_multiple_spaces_in_response_status_delimiters(true);
+    let head = &*as_highest_known(head);
     match parser.parse_response(&mut parsed, head) {
         Ok(httparse::Status::Complete(n)) if n == head.len() => {}
         Err(httparse::Error::TooManyHeaders) => {
@@ -76,7 +99,7 @@ pub fn parse_response(head: &[u8], max_fields: usize, request: &Request) -> Resu
     let has_end = body != Body::UntilEnd && !is_faulty;
     // RFC 9112 §9.3.
     let offers = !fields.connection("close") && (minor == 1 || fields.connection("keep-alive"));
-    let keeps_client = request.keep_alive && has_end && !unchunk;
+    let keeps_client = may_keep && request.keep_alive && has_end && !unchunk;
     let keeps_origin = offers && has_end && !announces;
     let (head, listed) = (Vec::new(), Vec::new());
     let mut response = Response { head, is_interim, body, listed, unchunk, keeps_origin, keeps_client };

@@ -15,6 +15,7 @@ use ekiden_net::steer;
 use ekiden_transport::budget;
 use tokio::sync::{oneshot, watch};
 
+use super::handover::Held;
 use crate::config::Listener;
 use crate::host::congestion;
 use crate::serve;
@@ -47,6 +48,8 @@ pub struct CloseOrder {
     pub steering: Option<Arc<Steering>>,
     /// What it is accepted for, until the queue is empty, where the listener was removed.
     pub removed: Option<watch::Sender<Arc<Listener>>>,
+    /// Whose it is: of another process, too, once that has taken it.
+    pub held: Arc<watch::Sender<Held>>,
 }
 
 /// Accepts on one worker's socket until it is `called` to close it, or the caller is gone. `current` says what is spoken.
@@ -132,20 +135,35 @@ impl Acceptor {
         true
     }
 
-    /// Accepts what is in the queue and what was on its way there, and closes.
+    /// Accepts what is in the queue and what was on its way there, and closes. Once another process has the socket, it is that one's.
     async fn close(mut self, socket: &Listening, order: CloseOrder) {
-        let CloseOrder { busy, steering, removed } = order;
+        let CloseOrder { busy, steering, removed, held } = order;
         if let Some(sender) = &removed {
             self.current = Arc::new(sender.subscribe());
         }
-        while self.take(socket, || socket.accept(), true).await {}
-        drop(busy);
         let begun = async {
+            while self.take(socket, || socket.accept(), true).await {}
+            drop(busy);
             while let Ok(mut ready) = socket.ready().await {
                 while self.take(socket, || ready.accept(), true).await {}
             }
         };
-        let _ = tokio::time::timeout(UNDER_WAY, begun).await;
+        let mut passed = held.subscribe();
+        tokio::select! {
+            _ = tokio::time::timeout(UNDER_WAY, begun) => {}
+            // This has a sender as long as `held`.
+            _ = passed.wait_for(|held| *held == Held::Passed) => {}
+        }
+        let is_passed = |held: &mut Held| match held {
+            Held::Passed => true,
+            Held::Here | Held::Closed => {
+                *held = Held::Closed;
+                false
+            }
+        };
+        if held.send_if_modified(is_passed) {
+            return;
+        }
         ignore_new(socket.socket());
         drop(steering);
         while self.take(socket, || socket.accept(), true).await {}

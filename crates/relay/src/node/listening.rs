@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use super::accept::{self, CloseOrder, Steering};
+use super::handover::{self, Held, Inherited, Offered};
 use crate::config::{Listener, ListenerKind};
 use crate::shared::{Node, Worker};
 
@@ -30,6 +31,8 @@ pub struct Bound {
     sockets: Vec<Arc<TcpListener>>,
     tasks: Vec<AbortHandle>,
     close_orders: Vec<oneshot::Sender<CloseOrder>>,
+    /// Whose they are when they are closed.
+    held: Arc<watch::Sender<Held>>,
 }
 
 /// Sockets whose queues are emptied before they are closed.
@@ -72,6 +75,16 @@ impl Sockets {
         Ok(Self { address, sockets })
     }
 
+    /// Those that another process has passed to this one, and more, if it has fewer than this one has workers. With other settings the new
+    /// ones are bound beside them.
+    pub fn take_over(listener: &Listener, workers: usize, inherited: &mut Inherited) -> Result<Self, SocketError> {
+        let Some(mut sockets) = inherited.sockets_of(listener) else { return Self::bind(listener, workers, true) };
+        while sockets.len() < workers {
+            sockets.push(socket::listen(listener.address, listener.only_v6, &listener.tcp.options)?);
+        }
+        Ok(Self { address: listener.address, sockets })
+    }
+
     /// Makes the kernel give new connections to these sockets alone, while `before` older sockets at the address are still
     /// open. `None` if there are no older ones, or if the kernel refuses.
     pub fn steer_here(&self, before: usize) -> Option<Arc<Steering>> {
@@ -105,8 +118,10 @@ impl Sockets {
             sockets: Vec::new(),
             tasks: Vec::new(),
             close_orders: Vec::new(),
+            held: Arc::new(watch::Sender::new(Held::Here)),
         };
-        for (me, socket) in self.sockets.into_iter().enumerate() {
+        for (number, socket) in self.sockets.into_iter().enumerate() {
+            let me = number % workers.len();
             let (call, called) = oneshot::channel();
             let socket = Arc::new(socket);
             bound.sockets.push(socket.clone());
@@ -155,17 +170,25 @@ impl Bound {
         if self.address == address { self.tasks.len() } else { 0 }
     }
 
+    /// What another process may have of these while they are closed.
+    pub fn offered(&self) -> Option<Offered> {
+        let settings = handover::settings(&self.listener)?;
+        let sockets = self.sockets.iter().map(Arc::downgrade).collect();
+        Some(Offered { address: self.address, settings, sockets, held: self.held.clone() })
+    }
+
     /// Accepts the connections in the queues, and closes the sockets. `steering` says that other sockets have taken the address
-    /// over; without it, no new connection begins here from now on.
+    /// over; without it, no new connection begins here from now on, or, at a node that stops, once they are closed: another process may
+    /// take them meanwhile.
     pub fn close(self, node: &Arc<Node>, steering: Option<&Arc<Steering>>, reason: CloseReason) -> Closing {
-        if steering.is_none() {
+        if steering.is_none() && reason != CloseReason::Stopping {
             self.sockets.iter().for_each(|socket| accept::ignore_new(socket));
         }
         for (call, socket) in self.close_orders.into_iter().zip(self.sockets) {
             let busy = socket::has_waiting(&socket).then(|| node.begin());
             // An error means that the worker's task has already ended.
             let removed = (reason == CloseReason::Removed).then(|| watch::Sender::new(self.listener.clone()));
-            let _ = call.send(CloseOrder { busy, steering: steering.cloned(), removed });
+            let _ = call.send(CloseOrder { busy, steering: steering.cloned(), removed, held: self.held.clone() });
         }
         let current = (reason == CloseReason::Stopping).then_some(self.current);
         Closing { address: self.address, tasks: self.tasks, _current: current }

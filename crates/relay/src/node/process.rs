@@ -12,9 +12,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::config::route::Pattern;
 use crate::config::{Config, Listener};
+use crate::node::handover::{self, Inherited};
 use crate::node::membership::Membership;
 use crate::node::status::Answers;
 use crate::node::{Relay, StartError};
+use crate::shared::ABOUT_TO_ASK;
 
 /// How often draining looks whether it is done.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
@@ -41,9 +43,9 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     runtime.block_on(async {
         Signals::keep_from_hangup()?;
         // Until the end of this, SIGTERM and SIGINT end the process.
-        await_addresses(&config)?;
+        let inherited = await_addresses(&config)?;
         let mut signals = Signals::new()?;
-        let mut relay = Relay::bind(config.clone())?;
+        let mut relay = Relay::bind_with(config.clone(), inherited)?;
         Relay::keep_what_it_needs(&config)?;
         let mut membership = Membership::new(config.clone())?;
         relay.node.overlay.observe(membership.observer());
@@ -71,6 +73,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
             }
         }
         let left = membership.end();
+        relay.pass_on();
         relay.stop_accepting();
         tokio::select! {
             () = drained(&relay, drain) => {
@@ -90,22 +93,26 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     })
 }
 
-/// Waits for the addresses of all listeners: of a process before this one that gives them up, or that come later than this node.
-fn await_addresses(config: &Config) -> Result<(), StartError> {
+/// Waits for the addresses of all listeners: of a process before this one that gives them up, or that come later than this node. Returns
+/// what such a process has passed to this one.
+fn await_addresses(config: &Config) -> Result<Inherited, StartError> {
+    let mut inherited = Inherited::default();
     let until = patience::deadline();
     for (name, listener) in &config.listeners {
         let waits = |error: &SocketError| {
             tracing::warn!("[listen.{name}] is waited for, {:?} at most: {error}", patience::LONGEST);
         };
-        socket::await_free(listener.address, listener.only_v6, until, waits)
+        let is_passed = || handover::settings(listener).is_some() && inherited.take_from_others(listener.address);
+        socket::await_free(listener.address, listener.only_v6, until, is_passed, waits)
             .map_err(|source| StartError::Listen { name: name.clone(), source })?;
     }
-    Ok(())
+    Ok(inherited)
 }
 
 /// Completes when all streams have ended, or `most` has passed.
 async fn drained(relay: &Relay, most: Duration) {
-    let deadline = Instant::now() + most;
+    let begun = Instant::now();
+    let deadline = begun + most;
     let mut told: Option<Instant> = None;
     loop {
         let (now, busy) = (Instant::now(), relay.busy());
@@ -118,7 +125,9 @@ async fn drained(relay: &Relay, most: Duration) {
         }
         // Before the first look, idle connections that have something left to send become busy.
         sleep(DRAIN_STEP).await;
-        if relay.busy() == 0 || Instant::now() >= deadline {
+        // A client that is connected may be about to ask.
+        let is_asked = relay.connections() > 0 && begun.elapsed() < ABOUT_TO_ASK;
+        if relay.busy() == 0 && !is_asked || Instant::now() >= deadline {
             return;
         }
     }

@@ -204,7 +204,9 @@ impl Client<'_> {
             if !self.renew() {
                 return Err(HttpError { status: 503, reason: "this proxy does not listen here any more" });
             }
-            let request = parse_request(head, self.limits.http_fields as usize)?;
+            let mut request = parse_request(head, self.limits.http_fields as usize)?;
+            // Also of an answer that this node makes itself.
+            request.keep_alive &= !self.node.is_stopping();
             self.log_in(&request).await?;
             // The configuration may have changed while the login waited.
             if self.generation == self.node.generation() {
@@ -374,7 +376,7 @@ impl Client<'_> {
         }
         let chunked = Chunked::new(false).without(&request.listed);
         let sending = self.reader.pass_body(request.body, chunked, &self.stream, side.output());
-        let exchange = Exchange::new(request, &self.stream, &self.limits);
+        let exchange = Exchange::new(self.node, request, &self.stream, &self.limits);
         let exchanged = exchange.attended(exchange.both(sending, reader, &side.stream, can_repeat)).await;
         drop((watched, arrival));
         let exchanged = match exchanged {

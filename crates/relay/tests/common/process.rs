@@ -44,15 +44,20 @@ pub struct Process {
 
 impl Process {
     pub fn start(name: &str, text: &str) -> Self {
-        Self::start_in(name, text, &[])
+        Self::start_in(name, text, &[], None)
+    }
+
+    /// One that comes after this one, which is told to stop once the new one waits.
+    pub fn replace(&self, name: &str, text: &str) -> Self {
+        Self::start_in(name, text, &[], Some(self))
     }
 
     /// One that may have only so many open files.
     pub fn start_with_files(name: &str, text: &str, most: u64) -> Self {
-        Self::start_in(name, text, &[(FILES, &most.to_string())])
+        Self::start_in(name, text, &[(FILES, &most.to_string())], None)
     }
 
-    fn start_in(name: &str, text: &str, variables: &[(&str, &str)]) -> Self {
+    fn start_in(name: &str, text: &str, variables: &[(&str, &str)], mut before: Option<&Self>) -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let file = directory().join(format!("{name}-{}.toml", STARTED.fetch_add(1, Ordering::Relaxed)));
         write_config(&file, text);
@@ -70,6 +75,11 @@ impl Process {
             // The test harness writes its own words before ours.
             if let Some((_, rest)) = line.split_once("listening ") {
                 addresses.push(rest.split(' ').nth(1).unwrap().parse().unwrap());
+            }
+            if line.contains(" is waited for")
+                && let Some(before) = before.take()
+            {
+                before.signal(Signal::SIGTERM);
             }
             if line.ends_with("ready") {
                 break;

@@ -14,10 +14,12 @@ use super::body::Reader;
 use super::head::response_head;
 use crate::config::Limits;
 use crate::serve::timeouts::{leaving, while_moving};
+use crate::shared::Node;
 use crate::stream::{Output, PumpError};
 
 /// A request that is being answered.
 pub struct Exchange<'a> {
+    node: &'a Node,
     pub request: &'a Request,
     client: &'a Connection,
     limits: &'a Limits,
@@ -37,8 +39,8 @@ pub enum Sent {
 }
 
 impl<'a> Exchange<'a> {
-    pub fn new(request: &'a Request, client: &'a Connection, limits: &'a Limits) -> Self {
-        Self { request, client, limits, has_begun: AtomicBool::new(false), is_heard: AtomicBool::new(false) }
+    pub fn new(node: &'a Node, request: &'a Request, client: &'a Connection, limits: &'a Limits) -> Self {
+        Self { node, request, client, limits, has_begun: AtomicBool::new(false), is_heard: AtomicBool::new(false) }
     }
 
     /// Whether the final response has begun.
@@ -138,7 +140,9 @@ impl<'a> Exchange<'a> {
                 Err(Failed::Reset(error)) => return Err(Failed::Lost(error)),
                 Err(failed) => return Err(failed),
             };
-            let response = parse_response(&head, self.limits.http_fields as usize, self.request)
+            // RFC 9112 §9.6: who is about to close says so.
+            let may_keep = !self.node.is_stopping();
+            let response = parse_response(&head, self.limits.http_fields as usize, self.request, may_keep)
                 .map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))?;
             if response.is_interim {
                 self.is_heard.store(true, Ordering::Relaxed);

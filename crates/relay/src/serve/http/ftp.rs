@@ -41,7 +41,7 @@ struct Control<'a> {
 impl Client<'_> {
     /// One request for an `ftp` URL and its response.
     pub(super) async fn fetch(&self, request: &Request, fetch: &Fetch) -> Result<Outcome, Failed> {
-        let exchange = Exchange::new(request, &self.stream, &self.limits);
+        let exchange = Exchange::new(self.node, request, &self.stream, &self.limits);
         let config = self.node.config();
         let to = self.destination(&config, &request.target);
         let fetching = async {

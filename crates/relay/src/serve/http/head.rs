@@ -9,20 +9,22 @@ use tokio::time::timeout;
 use super::{Client, Failed};
 use crate::access::quota::ClientKey;
 use crate::serve::http::body::Reader;
-use crate::shared::Node;
+use crate::shared::{ABOUT_TO_ASK, Node};
 use crate::stream::PumpError;
 
 impl Client<'_> {
     /// The next request's head. `None` if there is none and the connection can end.
     pub(super) async fn head(&mut self, is_first: bool) -> Result<Option<Vec<u8>>, Failed> {
-        if !is_first && self.reader.buffer.is_empty() {
+        if self.reader.buffer.is_empty() {
             self.reader.buffer = Vec::new();
+            let patience = if is_first { self.limits.handshake } else { self.limits.pool_idle };
             let mut current = (*self.current).clone();
             let removed = async { while current.changed().await.is_ok() {} };
             let more = tokio::select! {
-                more = timeout(self.limits.pool_idle, self.reader.more(&self.stream)) => more,
-                () = self.node.stopping() => return Ok(None),
-                () = removed => return Ok(None),
+                more = timeout(patience, self.reader.more(&self.stream)) => more,
+                // It may be about to ask, and is told with the answer that the connection ends.
+                () = self.node.stopping() => timeout(ABOUT_TO_ASK, self.reader.more(&self.stream)).await,
+                () = removed, if !is_first => return Ok(None),
             };
             match more {
                 Ok(Ok(true)) => {}
@@ -30,6 +32,8 @@ impl Client<'_> {
                 Ok(Err(error)) => return Err(Failed::Reset(error)),
             }
         }
+        // Who has begun to ask is answered, also by a node that stops.
+        let _busy = self.node.begin();
         let limit = self.limits.handshake;
         let key = ClientKey::from(self.caller.address().ip());
         let most = self.limits.http_head_size;

@@ -180,13 +180,7 @@ pub fn run(
     log: impl Fn(Happened) + Send + Sync + 'static,
 ) -> Result<(), StartError> {
     // Before the signals have another meaning than to end the process.
-    await_free(
-        settings.address,
-        false,
-        patience::deadline(),
-        || false,
-        |error| log(Happened::Waits { why: error.to_string() }),
-    )?;
+    await_free(settings.address, false, patience::deadline(), |error| log(Happened::Waits { why: error.to_string() }))?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut signals = Signals::new()?;

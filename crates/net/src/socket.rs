@@ -187,9 +187,19 @@ pub fn ensure_free(address: SocketAddr, only_v6: bool) -> Result<(), SocketError
     socket.bind(&address.into()).map_err(|source| SocketError::Bind { address, source })
 }
 
-/// As [`ensure_free`], but waits for what may pass (see [`SocketError::may_pass`]) up to `until`, or until the sockets at the address
-/// `are_passed` to this process. `waits` is told that it does. Blocks the thread.
+/// As [`ensure_free`], but waits for what may pass (see [`SocketError::may_pass`]) up to `until`; `waits` is told that it does.
+/// Blocks the thread.
 pub fn await_free(
+    address: SocketAddr,
+    only_v6: bool,
+    until: Instant,
+    waits: impl FnOnce(&SocketError),
+) -> Result<(), SocketError> {
+    await_free_or(address, only_v6, until, || false, waits)
+}
+
+/// The same, or until the sockets at the address `are_passed` to this process.
+pub fn await_free_or(
     address: SocketAddr,
     only_v6: bool,
     until: Instant,

@@ -174,8 +174,8 @@ impl Relay {
     }
 
     /// Lets the process that comes after this one have the listeners' sockets, while this one closes them.
-    fn pass_on(&self) {
-        handover::offer(self.bound.values().filter_map(Bound::offered).collect());
+    fn pass_on(&mut self) {
+        handover::offer(self.bound.values_mut().filter_map(Bound::offer).collect());
     }
 
     /// Stops accepting and lets idle connections end. [`Relay::busy`] tells how much is still under way.

@@ -198,21 +198,14 @@ fn an_address_that_another_process_gives_up_is_had_and_one_that_this_host_does_n
     let mut told = 0;
     // All waiting tasks have been notified before the old one is dropped.
     let mut old = Some(old);
-    await_free(
-        address,
-        true,
-        until,
-        || false,
-        |error| {
-            assert!(error.to_string().contains("in use"), "{error}");
-            told += 1;
-            old = None;
-        },
-    )
+    await_free(address, true, until, |error| {
+        assert!(error.to_string().contains("in use"), "{error}");
+        told += 1;
+        old = None;
+    })
     .unwrap();
     assert_eq!(told, 1);
     let elsewhere = SocketAddr::from(([192, 0, 2, 9], 7));
-    let error =
-        await_free(elsewhere, true, Instant::now() + Duration::from_millis(50), || false, |_| told += 1).unwrap_err();
+    let error = await_free(elsewhere, true, Instant::now() + Duration::from_millis(50), |_| told += 1).unwrap_err();
     assert!(error.may_pass() && told == 2, "{error}");
 }

@@ -33,6 +33,8 @@ pub struct Bound {
     close_orders: Vec<oneshot::Sender<CloseOrder>>,
     /// Whose they are when they are closed.
     held: Arc<watch::Sender<Held>>,
+    /// Whether another process may have them then.
+    is_offered: bool,
 }
 
 /// Sockets whose queues are emptied before they are closed.
@@ -119,6 +121,7 @@ impl Sockets {
             tasks: Vec::new(),
             close_orders: Vec::new(),
             held: Arc::new(watch::Sender::new(Held::Here)),
+            is_offered: false,
         };
         for (number, socket) in self.sockets.into_iter().enumerate() {
             let me = number % workers.len();
@@ -170,18 +173,19 @@ impl Bound {
         if self.address == address { self.tasks.len() } else { 0 }
     }
 
-    /// What another process may have of these while they are closed.
-    pub fn offered(&self) -> Option<Offered> {
+    /// Lets another process have these while they are closed.
+    pub fn offer(&mut self) -> Option<Offered> {
         let settings = handover::settings(&self.listener)?;
+        self.is_offered = true;
         let sockets = self.sockets.iter().map(Arc::downgrade).collect();
         Some(Offered { address: self.address, settings, sockets, held: self.held.clone() })
     }
 
     /// Accepts the connections in the queues, and closes the sockets. `steering` says that other sockets have taken the address
-    /// over; without it, no new connection begins here from now on, or, at a node that stops, once they are closed: another process may
-    /// take them meanwhile.
+    /// over; without it, no new connection begins here from now on, or, if another process may have them, once they are
+    /// closed.
     pub fn close(self, node: &Arc<Node>, steering: Option<&Arc<Steering>>, reason: CloseReason) -> Closing {
-        if steering.is_none() && reason != CloseReason::Stopping {
+        if steering.is_none() && !self.is_offered {
             self.sockets.iter().for_each(|socket| accept::ignore_new(socket));
         }
         for (call, socket) in self.close_orders.into_iter().zip(self.sockets) {

@@ -103,7 +103,7 @@ fn await_addresses(config: &Config) -> Result<Inherited, StartError> {
             tracing::warn!("[listen.{name}] is waited for, {:?} at most: {error}", patience::LONGEST);
         };
         let is_passed = || handover::settings(listener).is_some() && inherited.take_from_others(listener.address);
-        socket::await_free(listener.address, listener.only_v6, until, is_passed, waits)
+        socket::await_free_or(listener.address, listener.only_v6, until, is_passed, waits)
             .map_err(|source| StartError::Listen { name: name.clone(), source })?;
     }
     Ok(inherited)

@@ -45,6 +45,7 @@ pub(super) struct Servers {
     search: Vec<Name>,
     ndots: usize,
     no_aaaa: bool,
+    no_tld_query: bool,
 }
 
 /// A name server, with the state of its answers.
@@ -82,7 +83,8 @@ impl Servers {
         };
         let servers = servers.into_iter().map(one).collect::<Result<_, NetError>>()?;
         let next = conf.rotate.then(AtomicUsize::default);
-        Ok(Self { servers, attempts: conf.attempts, next, search, ndots: conf.ndots, no_aaaa: conf.no_aaaa })
+        let ResolvConf { attempts, ndots, no_aaaa, no_tld_query, .. } = *conf;
+        Ok(Self { servers, attempts, next, search, ndots, no_aaaa, no_tld_query })
     }
 
     /// Looks `host` up, as [`super::Resolver::find`] says. When to go on after a failure is as in glibc's `res_search`: the next
@@ -124,10 +126,11 @@ impl Servers {
         let in_domains = self.search.iter().filter_map(in_domain);
         let mut names: Vec<_> = in_domains.map(|name| Asked { name, is_exact: false }).collect();
         let dots = host.bytes().filter(|&b| b == b'.').count();
+        let is_left_out = self.no_tld_query && dots == 0 && !names.is_empty();
         if dots >= self.ndots {
             names.retain(|other| other.name != exact.name);
             names.insert(0, exact);
-        } else if names.iter().all(|other| other.name != exact.name) {
+        } else if names.iter().all(|other| other.name != exact.name) && !is_left_out {
             names.push(exact);
         }
         names

@@ -197,8 +197,8 @@ fn one_family_is_enough_and_a_silent_server_is_no_answer() {
 #[test]
 fn a_name_in_the_hosts_file_is_asked_nowhere_else() {
     let server = Server::new(&[("known.example", Says::Addresses(600, vec![V6]))]);
-    let names = server.names(&[], "192.0.2.7 known.example alias\n");
-    for name in ["known.example", "known.example.", "alias"] {
+    let names = server.names(&[], "192.0.2.7 known.example alias a.localhost x.invalid\n");
+    for name in ["known.example", "known.example.", "alias", "a.localhost", "x.invalid"] {
         assert_eq!(find(&names, name), Ok(vec![V4]));
     }
     assert_eq!(find(&names, "localhost").map(|found| found.len()), Ok(2));
@@ -215,6 +215,12 @@ fn short_names_are_looked_for_in_the_search_list_first() {
     assert_eq!(find(&names, "a.web"), Ok(vec![V6]));
     assert_eq!(server.asked(), both("a.web"));
     assert_eq!(find(&names, "web."), Err(Unknown::NoSuchName));
+    server.asked();
+    for (search, asked) in [("search a.example\n", "short.a.example"), ("", "short")] {
+        let names = server.names_of(Duration::from_secs(5), &format!("{search}options no-tld-query"), "");
+        assert_eq!(find(&names, "short"), Err(Unknown::NoSuchName));
+        assert_eq!(server.asked(), both(asked));
+    }
 }
 
 #[test]

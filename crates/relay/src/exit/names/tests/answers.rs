@@ -81,7 +81,7 @@ fn found(servers: &[&Server]) -> Result<usize, Unknown> {
     find(&names, "web.example").map(|ips| ips.len())
 }
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(3);
 
 /// All of them are answers to glibc.
 #[test]
@@ -111,6 +111,7 @@ fn an_answer_that_is_long_or_in_part_malformed_counts() {
     ] {
         assert_eq!(found(&[&server(by_udp, by_tcp)]), end, "{what}");
     }
+    // The resolver drops what is malformed by TCP, so this server is silent.
     let (first, second) = (server(cut.clone(), Some(cut)), server(right(), None));
     assert_eq!(found(&[&first, &second]), Ok(1), "malformed by UDP and TCP");
 }

@@ -33,9 +33,10 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     (1..).zip(lines)
 }
 
-/// The words of a line.
+/// The words of a line, between what isspace(3) calls white space.
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
+    let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\x0b';
+    line.split(is_space).filter(|word| !word.is_empty())
 }
 
 /// What a file has written, fit for a log line.

@@ -67,7 +67,7 @@ mod tests {
         let file = b"\xef\xbb\xbf127.0.0.1\tlocalhost\r\n\
             # caf\xe9\n\
             192.0.2.300 wrong\n\
-            \t 192.0.2.7 Web.Example web # caf\xe9\n\
+            \t 192.0.2.7 Web.Example\x0bweb # caf\xe9\n\
             192.0.2.8 caf\xe9 other\n\
             192.0.2.9\n\
             2001:db8::7 web.example.\n\

@@ -28,6 +28,8 @@ pub struct ResolvConf {
     pub edns0: bool,
     /// Whether they are asked for IPv4 addresses alone.
     pub no_aaaa: bool,
+    /// Whether a name without a dot is not asked for as it is, if there is a search list.
+    pub no_tld_query: bool,
 }
 
 /// A name server's address.
@@ -61,6 +63,7 @@ impl Default for ResolvConf {
             tcp_only: false,
             edns0: false,
             no_aaaa: false,
+            no_tld_query: false,
         }
     }
 }
@@ -115,6 +118,7 @@ impl ResolvConf {
             (b"use-vc" | b"usevc", _) => self.tcp_only = true,
             (b"edns0", _) => self.edns0 = true,
             (b"no-aaaa", _) => self.no_aaaa = true,
+            (b"no-tld-query" | b"no_tld_query", _) => self.no_tld_query = true,
             _ => {}
         }
         None
@@ -308,8 +312,8 @@ mod tests {
         }
         assert_eq!(odd("options ndots:five edns0"), ["line 1: 'ndots:five' needs a number, such as ndots:1"]);
         assert_eq!(odd("options unheard-of\nsortlist 192.0.2.0\nwhat ever"), [""; 0]);
-        let conf = parse("options rotate edns0 use-vc no-aaaa");
-        assert!(conf.rotate && conf.edns0 && conf.tcp_only && conf.no_aaaa);
+        let conf = parse("options rotate edns0 use-vc no-aaaa no-tld-query");
+        assert!(conf.rotate && conf.edns0 && conf.tcp_only && conf.no_aaaa && conf.no_tld_query);
     }
 
     proptest! {

@@ -22,6 +22,7 @@ use servers::Servers;
 
 use crate::exit::spare::Spare;
 
+mod lenient;
 mod servers;
 mod zoned;
 

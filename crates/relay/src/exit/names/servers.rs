@@ -1,6 +1,7 @@
 //! The name servers of resolv.conf, and which names are asked for.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +11,9 @@ use hickory_resolver::Resolver;
 use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::NetError;
+use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RecordType};
+use tokio::time::timeout;
 
 use super::Unknown;
 use super::zoned::Zoned;
@@ -23,8 +26,8 @@ const REMEMBERED: u64 = 1024;
 const LONGEST: Duration = Duration::from_secs(86_400);
 const LONGEST_NEGATIVE: Duration = Duration::from_secs(600);
 
-/// `SILENT`: for this time after a server did not answer, its timeout is only `SHORT`, so that not every name waits for it.
-/// It keeps its place in the order.
+/// `SILENT`: for this time after a server did not answer, the next one is asked beside it after `SHORT`, so that not every name
+/// waits for it. It keeps its place in the order and its whole timeout.
 const SILENT: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(250);
 /// A look-up may be given up because others wait to ask. If the server has had at least this time, it counts as not
@@ -42,6 +45,7 @@ pub(super) struct Servers {
     search: Vec<Name>,
     ndots: usize,
     no_aaaa: bool,
+    no_tld_query: bool,
 }
 
 /// A name server, with the state of its answers.
@@ -79,7 +83,8 @@ impl Servers {
         };
         let servers = servers.into_iter().map(one).collect::<Result<_, NetError>>()?;
         let next = conf.rotate.then(AtomicUsize::default);
-        Ok(Self { servers, attempts: conf.attempts, next, search, ndots: conf.ndots, no_aaaa: conf.no_aaaa })
+        let ResolvConf { attempts, ndots, no_aaaa, no_tld_query, .. } = *conf;
+        Ok(Self { servers, attempts, next, search, ndots, no_aaaa, no_tld_query })
     }
 
     /// Looks `host` up, as [`super::Resolver::find`] says. When to go on after a failure is as in glibc's `res_search`: the next
@@ -121,10 +126,11 @@ impl Servers {
         let in_domains = self.search.iter().filter_map(in_domain);
         let mut names: Vec<_> = in_domains.map(|name| Asked { name, is_exact: false }).collect();
         let dots = host.bytes().filter(|&b| b == b'.').count();
+        let is_left_out = self.no_tld_query && dots == 0 && !names.is_empty();
         if dots >= self.ndots {
             names.retain(|other| other.name != exact.name);
             names.insert(0, exact);
-        } else if names.iter().all(|other| other.name != exact.name) {
+        } else if names.iter().all(|other| other.name != exact.name) && !is_left_out {
             names.push(exact);
         }
         names
@@ -152,24 +158,22 @@ impl Servers {
     }
 }
 
+/// What a server says of a name.
+type Found = Result<Lookup, Unknown>;
+
 impl Servers {
     /// Asks one server after the other, and all of them again, as glibc's `res_send` does: the next one only if one does not answer, or says
     /// that it cannot. That there is no such name, or no address, is an answer.
-    async fn look_up(&self, name: &Name, kind: RecordType) -> Result<Lookup, Unknown> {
+    async fn look_up(&self, name: &Name, kind: RecordType) -> Found {
         let order = self.order();
-        let mut failed = Unknown::Unreachable;
-        for (server, is_silent) in (0..self.attempts).flat_map(|_| &order) {
-            let why = match server.look_up(name, kind, *is_silent).await {
-                Err(why) => why,
-                found => return found,
-            };
-            match why {
-                Unknown::NoSuchName | Unknown::NoAddress | Unknown::NoDescriptor => return Err(why),
-                why if telling(&why) >= telling(&failed) => failed = why,
-                _ => {}
+        let mut found = Err(Unknown::Unreachable);
+        for _ in 0..self.attempts {
+            found = more_telling(found, ask_in_turn(&order, name, kind).await);
+            if is_answer(&found) {
+                break;
             }
         }
-        Err(failed)
+        found
     }
 
     /// The servers in the order in which they are asked, and which of them have been silent.
@@ -179,25 +183,51 @@ impl Servers {
             let first = next.fetch_add(1, Ordering::Relaxed) % order.len();
             order.rotate_left(first);
         }
-        // The last one has the time that the others leave.
-        if let Some((_, is_silent)) = order.last_mut() {
-            *is_silent = false;
-        }
         order
     }
 }
 
+/// Asks the servers of `order` once each. Those behind a silent one are asked beside it: an address that they give counts at
+/// once, anything else only if the silent one has not answered within its whole timeout.
+fn ask_in_turn<'a>(
+    order: &'a [(&OneServer, bool)],
+    name: &'a Name,
+    kind: RecordType,
+) -> Pin<Box<dyn Future<Output = Found> + Send + 'a>> {
+    Box::pin(async move {
+        let Some(((server, is_silent), later)) = order.split_first() else { return Err(Unknown::Unreachable) };
+        let alone = if *is_silent { SHORT } else { Duration::MAX };
+        let (mut asking, mut asking_later) = (pin!(server.look_up(name, kind)), ask_in_turn(later, name, kind));
+        let found = match timeout(alone, &mut asking).await {
+            Ok(found) => found,
+            Err(_) => tokio::select! {
+                biased;
+                found = &mut asking => found,
+                of_later = &mut asking_later => {
+                    if of_later.is_ok() {
+                        return of_later;
+                    }
+                    let found = asking.await;
+                    return if is_answer(&found) { found } else { more_telling(found, of_later) };
+                }
+            },
+        };
+        if is_answer(&found) { found } else { more_telling(found, asking_later.await) }
+    })
+}
+
 impl OneServer {
-    async fn look_up(&self, name: &Name, kind: RecordType, is_silent: bool) -> Result<Lookup, Unknown> {
+    async fn look_up(&self, name: &Name, kind: RecordType) -> Found {
         let turn = Turn { server: self, since: Instant::now() };
-        let asking = self.resolver.lookup(name.clone(), kind);
-        let limit = if is_silent { SHORT } else { Duration::MAX };
-        let found = tokio::time::timeout(limit, asking).await.map_err(|_| Unknown::Timeout)?;
-        let found = found.map_err(|error| Unknown::because(&error));
+        let found = self.resolver.lookup(name.clone(), kind).await.map_err(|error| Unknown::because(&error));
         if !matches!(found, Err(Unknown::Timeout)) {
             turn.end();
         }
-        found
+        match found {
+            // Whatever addresses it gives with that.
+            Ok(found) if found.message().metadata.response_code == ResponseCode::NXDomain => Err(Unknown::NoSuchName),
+            found => found,
+        }
     }
 
     fn silent(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -232,14 +262,22 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// The rank of a failure. When several servers fail, the client is told the failure that says most about the name.
-fn telling(why: &Unknown) -> u8 {
-    match why {
-        Unknown::ServerFailed => 3,
-        Unknown::Timeout => 1,
-        Unknown::Unreachable => 0,
+/// Whether no other server is asked after this. Without descriptors none can be.
+fn is_answer(found: &Found) -> bool {
+    matches!(found, Ok(_) | Err(Unknown::NoSuchName | Unknown::NoAddress | Unknown::NoDescriptor))
+}
+
+/// What the client is told if an earlier server has failed: what a later one has found, or the failure that says most about the
+/// name.
+fn more_telling(earlier: Found, later: Found) -> Found {
+    let rank = |found: &Found| match found {
+        found if is_answer(found) => 4,
+        Err(Unknown::ServerFailed) => 3,
+        Err(Unknown::Timeout) => 1,
+        Err(Unknown::Unreachable) => 0,
         _ => 2,
-    }
+    };
+    if rank(&earlier) > rank(&later) { earlier } else { later }
 }
 
 /// One of the names that a host may stand for.

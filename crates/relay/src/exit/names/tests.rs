@@ -11,6 +11,9 @@ use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
 use super::*;
 
+mod answers;
+mod turns;
+
 /// What the server says.
 #[derive(Clone)]
 pub enum Says {
@@ -194,8 +197,8 @@ fn one_family_is_enough_and_a_silent_server_is_no_answer() {
 #[test]
 fn a_name_in_the_hosts_file_is_asked_nowhere_else() {
     let server = Server::new(&[("known.example", Says::Addresses(600, vec![V6]))]);
-    let names = server.names(&[], "192.0.2.7 known.example alias\n");
-    for name in ["known.example", "known.example.", "alias"] {
+    let names = server.names(&[], "192.0.2.7 known.example alias a.localhost x.invalid\n");
+    for name in ["known.example", "known.example.", "alias", "a.localhost", "x.invalid"] {
         assert_eq!(find(&names, name), Ok(vec![V4]));
     }
     assert_eq!(find(&names, "localhost").map(|found| found.len()), Ok(2));
@@ -212,6 +215,12 @@ fn short_names_are_looked_for_in_the_search_list_first() {
     assert_eq!(find(&names, "a.web"), Ok(vec![V6]));
     assert_eq!(server.asked(), both("a.web"));
     assert_eq!(find(&names, "web."), Err(Unknown::NoSuchName));
+    server.asked();
+    for (search, asked) in [("search a.example\n", "short.a.example"), ("", "short")] {
+        let names = server.names_of(Duration::from_secs(5), &format!("{search}options no-tld-query"), "");
+        assert_eq!(find(&names, "short"), Err(Unknown::NoSuchName));
+        assert_eq!(server.asked(), both(asked));
+    }
 }
 
 #[test]
@@ -345,93 +354,12 @@ fn a_server_that_is_not_there_costs_no_time_and_no_aaaa_asks_for_one_family() {
     assert_eq!(server.asked(), [("web.example.".into(), RecordType::A)]);
 }
 
-/// A server that was silent has a short time where others stand behind it. The last one has all of its time.
-#[test]
-fn a_server_alone_has_its_time_also_if_it_was_silent() {
-    let names = [("silent.example", Says::Nothing), ("late.example", Says::Late(Duration::from_millis(600), vec![V4]))];
-    let server = Server::new(&names);
-    let names = server.names_within(Duration::from_secs(2), &[], "");
-    assert_eq!(find(&names, "silent.example"), Err(Unknown::Timeout));
-    assert_eq!(find(&names, "late.example"), Ok(vec![V4]));
-}
-
 #[test]
 fn a_server_has_the_time_that_resolv_conf_says() {
     for (text, seconds) in [("", 5), ("options timeout:0", 1), ("options timeout:7", 7)] {
         let options = servers::options(&ResolvConf::parse(text.as_bytes()).0);
         assert_eq!((options.timeout.as_secs(), options.attempts), (seconds, 0), "{text}");
     }
-}
-
-const LIMIT: Duration = Duration::from_secs(1);
-
-/// As in resolv.conf(5): the servers are asked in their order, and the first answer counts, also if it is that there is no such name.
-#[test]
-fn the_next_server_is_asked_only_if_one_does_not_answer() {
-    let found = |ip| Says::Addresses(600, vec![ip]);
-    let inside = Server::new(&[
-        ("inside.example", found(V4)),
-        ("bare.example", Says::Addresses(600, vec![])),
-        ("silent.example", Says::Nothing),
-        ("fails.example", Says::Fails(ResponseCode::ServFail)),
-        ("refused.example", Says::Fails(ResponseCode::Refused)),
-        ("both-fail.example", Says::Fails(ResponseCode::ServFail)),
-    ]);
-    let names = ["outside.example", "bare.example", "silent.example", "fails.example", "refused.example"];
-    let mut said: Vec<_> = names.into_iter().map(|name| (name, found(V6))).collect();
-    said.push(("both-fail.example", Says::Nothing));
-    let outside = Server::new(&said);
-    let resolver = || Server::names_of_all(&[&inside, &outside], LIMIT, "search .", "");
-    for (name, end, is_next_asked) in [
-        // The second server knows nothing of it, and would say so at once.
-        ("inside.example", Ok(vec![V4]), false),
-        ("outside.example", Err(Unknown::NoSuchName), false),
-        ("bare.example", Err(Unknown::NoAddress), false),
-        ("silent.example", Ok(vec![V6]), true),
-        ("fails.example", Ok(vec![V6]), true),
-        ("refused.example", Ok(vec![V6]), true),
-        ("both-fail.example", Err(Unknown::ServerFailed), true),
-    ] {
-        assert_eq!(find(&resolver(), name), end, "{name}");
-        assert_eq!(inside.asked(), both(name), "{name}");
-        assert_eq!(outside.asked(), if is_next_asked { both(name) } else { vec![] }, "{name}");
-    }
-}
-
-#[test]
-fn a_third_server_is_asked_and_a_silent_one_holds_up_one_name_alone() {
-    let silent = || Server::new(&[("a.example", Says::Nothing), ("b.example", Says::Nothing)]);
-    let (first, second) = (silent(), silent());
-    let third =
-        Server::new(&[("a.example", Says::Addresses(600, vec![V4])), ("b.example", Says::Addresses(600, vec![V4]))]);
-    let names = Server::names_of_all(&[&first, &second, &third], LIMIT, "options attempts:1\nsearch .", "");
-    assert_eq!(find(&names, "a.example"), Ok(vec![V4]));
-    assert_eq!(
-        [first.asked(), second.asked(), third.asked()],
-        [both("a.example"), both("a.example"), both("a.example")]
-    );
-    // They keep their turns, for a short time.
-    let begun = Instant::now();
-    assert_eq!(find(&names, "b.example"), Ok(vec![V4]));
-    assert!(begun.elapsed() < 2 * LIMIT, "{:?}", begun.elapsed());
-    assert_eq!(
-        [first.asked(), second.asked(), third.asked()],
-        [both("b.example"), both("b.example"), both("b.example")]
-    );
-    // What is known is not asked for again where it is known.
-    assert_eq!(find(&names, "a.example"), Ok(vec![V4]));
-    assert_eq!(third.asked(), []);
-}
-
-#[test]
-fn servers_take_turns_if_resolv_conf_says_so() {
-    let said = [("a.example", Says::Addresses(0, vec![V4]))];
-    let (first, second) = (Server::new(&said), Server::new(&said));
-    let names = Server::names_of_all(&[&first, &second], LIMIT, "options rotate\nsearch .", "");
-    for _ in 0..4 {
-        assert_eq!(find(&names, "a.example"), Ok(vec![V4]));
-    }
-    assert!(!first.asked().is_empty() && !second.asked().is_empty());
 }
 
 #[test]

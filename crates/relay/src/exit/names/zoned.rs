@@ -1,5 +1,5 @@
 //! Name servers at link-local addresses, as `nameserver fe80::1%eth0` in resolv.conf: the resolver knows addresses without a zone,
-//! and the kernel wants one.
+//! and the kernel wants one. What comes by UDP is read as glibc does.
 
 use std::future::Future;
 use std::io::{self, ErrorKind};
@@ -12,6 +12,8 @@ use std::time::Duration;
 use hickory_resolver::net::runtime::{DnsUdpSocket, RuntimeProvider, TokioRuntimeProvider, TokioTime};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+
+use super::lenient;
 
 type Received<'f> = Pin<Box<dyn Send + Future<Output = io::Result<(usize, SocketAddr)>> + 'f>>;
 type Sockets<S> = Pin<Box<dyn Send + Future<Output = io::Result<S>>>>;
@@ -80,6 +82,15 @@ pub struct ZonedSocket {
 }
 
 impl ZonedSocket {
+    /// The next answer, as the resolver can read it.
+    async fn received(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        let mut bytes = vec![0; lenient::LONGEST];
+        let (length, from) = self.socket.recv_from(&mut bytes).await?;
+        let read = lenient::readable(&bytes[..length], buffer.len());
+        buffer[..read.len()].copy_from_slice(&read);
+        Ok((read.len(), from))
+    }
+
     /// Until the kernel has an error of this socket: nothing listens there, or no packet comes there. It is not readable then.
     async fn failed(&self) -> io::Error {
         loop {
@@ -110,7 +121,7 @@ impl DnsUdpSocket for ZonedSocket {
         Box::pin(async {
             tokio::select! {
                 biased;
-                received = self.socket.recv_from(buffer) => received,
+                received = self.received(buffer) => received,
                 error = self.failed() => Err(error),
             }
         })

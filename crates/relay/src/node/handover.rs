@@ -145,7 +145,7 @@ impl Inherited {
         is_same.then(|| self.0.remove(&listener.address)).flatten().map(|(_, sockets)| sockets)
     }
 
-    /// How many sockets of other settings there still are at this address.
+    /// Whether there are sockets at this address, of whatever settings.
     pub fn has(&self, address: SocketAddr) -> bool {
         self.0.contains_key(&address)
     }

@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ekiden_units::Bytes;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -18,19 +18,20 @@ use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use crate::option::set_int;
-use crate::patience::patiently;
 use crate::transparent;
 
 mod connecting;
 mod control;
 mod counted;
 mod files;
+mod free;
 mod silence;
 
 pub use connecting::{begin_connect, disconnect};
 pub use control::{await_bytes, clamp_window, congestion, limit_rate, set_congestion};
 pub use counted::{has_received_end, receive_and_look};
 pub use files::{open_files, raise_open_files};
+pub use free::{await_free, await_free_or, ensure_free};
 pub use silence::{KeepaliveTimeouts, limit_unacknowledged, watch_closely};
 
 /// The TCP settings of a connection. An omitted one is left to the kernel.
@@ -174,43 +175,6 @@ fn listen_on(socket: Socket, address: SocketAddr, only_v6: bool) -> Result<TcpLi
     let bound = socket.bind(&address.into()).and_then(|()| socket.listen(BACKLOG));
     bound.map_err(|source| SocketError::Bind { address, source })?;
     Ok(socket.into())
-}
-
-/// Fails if another program listens on `address`. With SO_REUSEPORT alone, the port would silently be shared with another
-/// process of the same user. Does not listen itself: a client that connected at that moment would be reset.
-pub fn ensure_free(address: SocketAddr, only_v6: bool) -> Result<(), SocketError> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(only_v6)?;
-    }
-    socket.bind(&address.into()).map_err(|source| SocketError::Bind { address, source })
-}
-
-/// As [`ensure_free`], but waits for what may pass (see [`SocketError::may_pass`]) up to `until`; `waits` is told that it does.
-/// Blocks the thread.
-pub fn await_free(
-    address: SocketAddr,
-    only_v6: bool,
-    until: Instant,
-    waits: impl FnOnce(&SocketError),
-) -> Result<(), SocketError> {
-    await_free_or(address, only_v6, until, || false, waits)
-}
-
-/// The same, or until the sockets at the address `are_passed` to this process.
-pub fn await_free_or(
-    address: SocketAddr,
-    only_v6: bool,
-    until: Instant,
-    mut are_passed: impl FnMut() -> bool,
-    waits: impl FnOnce(&SocketError),
-) -> Result<(), SocketError> {
-    let attempt = || match ensure_free(address, only_v6) {
-        Err(_) if are_passed() => Ok(()),
-        other => other,
-    };
-    patiently(until, attempt, SocketError::may_pass, waits)
 }
 
 /// A non-blocking socket ready to connect to `address`.

@@ -1,6 +1,7 @@
 //! Tests of sockets' options, and of what is queued in sockets.
 
 use std::io::Read;
+use std::time::Instant;
 
 use super::*;
 use crate::tcp_info::tcp_info;

@@ -1,6 +1,6 @@
 //! Decides which of several listening sockets with the same address (SO_REUSEPORT) get new connections. So one can be closed
 //! without resetting the connections in its queue. The kernel runs small programs (classic BPF) for it, which need no
-//! privilege where it is as its authors have left it; some refuse them to a process without any (EPERM).
+//! privilege by socket(7); some kernels refuse them to a process without capabilities (EPERM).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

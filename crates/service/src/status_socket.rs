@@ -57,21 +57,25 @@ pub enum Holder {
 
 /// Who listens on the name.
 pub fn holder(name: &str) -> Holder {
-    // If no connection is accepted, this one would wait for ever: it gets an error.
-    let connect = || -> io::Result<Option<u32>> {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        socket.set_nonblocking(true)?;
-        socket.connect(&SockAddr::unix(format!("\0{name}"))?)?;
-        peer_user(&socket)
-    };
     // A moment after a process takes the name, it listens.
     for _ in 0..10 {
-        match connect() {
+        match connect(name).and_then(|socket| peer_user(&socket)) {
             Ok(user) => return user.map_or(Holder::Own, Holder::Stranger),
             Err(_) => sleep_now(Duration::from_millis(10)),
         }
     }
     Holder::Unknown
+}
+
+/// Connects to whatever listens on the name. The socket does not block: where no connection is accepted, one would wait for ever.
+///
+/// # Errors
+/// If nothing listens; `WouldBlock` if others wait already.
+pub fn connect(name: &str) -> io::Result<StdStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&SockAddr::unix(format!("\0{name}"))?)?;
+    Ok(socket.into())
 }
 
 /// Listens on the name.
@@ -130,15 +134,14 @@ pub fn ask(name: &str) -> Result<Vec<u8>, AskError> {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AskError::Late,
         _ => AskError::Failed(error),
     };
-    let address = SockAddr::unix(format!("\0{name}")).map_err(|_| AskError::Nobody)?;
     let until = Instant::now() + PATIENCE;
-    // If others wait and no connection is accepted, this one would wait for ever: it gets an error.
-    let socket: StdStream = loop {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(failed)?;
-        socket.set_nonblocking(true).map_err(failed)?;
-        match socket.connect(&address) {
-            Ok(()) => break socket.into(),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(AskError::Nobody),
+    let socket = loop {
+        match connect(name) {
+            Ok(socket) => break socket,
+            // Also where the name is too long for one.
+            Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::InvalidInput) => {
+                return Err(AskError::Nobody);
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => sleep_now(LOOK),
             Err(error) => return Err(failed(error)),
         }

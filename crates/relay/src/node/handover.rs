@@ -17,7 +17,7 @@ use ekiden_net::descriptors;
 use ekiden_net::privileges::peer_user;
 use ekiden_net::steer;
 use ekiden_service::status_socket;
-use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use socket2::SockRef;
 use tokio::sync::watch;
 
 use crate::config::{Listener, ListenerKind};
@@ -152,11 +152,7 @@ impl Inherited {
 }
 
 fn ask(other: &str, address: SocketAddr) -> io::Result<Option<(String, Vec<TcpListener>)>> {
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // A stranger that accepts nobody holds nobody up.
-    socket.set_nonblocking(true)?;
-    socket.connect(&SockAddr::unix(format!("\0{SOCKETS}{other}"))?)?;
-    let asked = UnixStream::from(socket);
+    let asked = status_socket::connect(&format!("{SOCKETS}{other}"))?;
     if let Some(user) = peer_user(&asked)? {
         return Err(denied(format!("it is of user {user}")));
     }

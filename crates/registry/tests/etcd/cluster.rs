@@ -41,6 +41,13 @@ struct Member {
     process: Option<Process>,
 }
 
+/// Members, not started, whose ports nobody has at this moment.
+fn at_free_ports(members: usize) -> Vec<Member> {
+    let free: Vec<TcpListener> = (0..2 * members).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let ports: Vec<u16> = free.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
+    ports.chunks(2).map(|ports| Member { client_port: ports[0], peer_port: ports[1], process: None }).collect()
+}
+
 /// A cluster of etcd.
 pub struct Cluster {
     folder: TempDir,
@@ -80,17 +87,33 @@ impl Cluster {
         certificates(folder.path(), until);
         fs::write(folder.path().join("root"), ROOT_PASSWORD).unwrap();
         fs::set_permissions(folder.path().join("root"), Permissions::from_mode(0o600)).unwrap();
-        let free: Vec<TcpListener> = (0..2 * members).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<u16> = free.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
-        drop(free);
-        let member = |ports: &[u16]| Member { client_port: ports[0], peer_port: ports[1], process: None };
-        let members = ports.chunks(2).map(member).collect();
-        let mut cluster = Self { folder, members, has_users: false, generation: 0, more };
+        let mut cluster = Self { folder, members: at_free_ports(members), has_users: false, generation: 0, more };
         cluster.start_all();
         if !valid.is_zero() {
-            cluster.wait_until_healthy();
+            // Others may take a port before etcd does, and then it ends.
+            while !cluster.is_healthy_or_ends() {
+                cluster.kill_all();
+                (0..members).for_each(|member| drop(fs::remove_dir_all(cluster.data(member))));
+                cluster.members = at_free_ports(members);
+                cluster.start_all();
+            }
         }
         cluster
+    }
+
+    /// Waits for one of both.
+    fn is_healthy_or_ends(&mut self) -> bool {
+        let mut has_ended = false;
+        wait("etcd to be there, or to end", Duration::from_secs(60), || {
+            let processes = self.members.iter_mut().filter_map(|member| member.process.as_mut());
+            has_ended = processes.into_iter().any(|process| process.0.try_wait().unwrap().is_some());
+            has_ended || self.is_healthy()
+        });
+        !has_ended
+    }
+
+    fn is_healthy(&self) -> bool {
+        self.try_etcdctl(&["endpoint", "health"]).is_ok()
     }
 
     pub fn folder(&self) -> &Path {
@@ -156,7 +179,7 @@ impl Cluster {
     }
 
     pub fn wait_until_healthy(&self) {
-        wait("etcd to be there", Duration::from_secs(60), || self.try_etcdctl(&["endpoint", "health"]).is_ok());
+        wait("etcd to be there", Duration::from_secs(60), || self.is_healthy());
     }
 
     /// The revision of the store.

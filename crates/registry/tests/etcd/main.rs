@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Until `is_so`. Panics after `most`.
 #[track_caller]
-fn wait(what: &str, most: Duration, is_so: impl Fn() -> bool) {
+fn wait(what: &str, most: Duration, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < most, "waited {most:?} for {what}");

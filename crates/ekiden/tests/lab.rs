@@ -11,7 +11,7 @@ mod proxies;
 mod through_gateway;
 mod through_tunnel;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -249,14 +249,14 @@ fn leaves_nothing(signal: Option<&str>) -> Result<(), Failed> {
     let place = Place::small()?;
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     let (mut child, namespaces) = running_lab(&place, signal.is_none())?;
-    ensure(!processes_in(&namespaces).is_empty(), || "the lab's processes cannot be seen".into())?;
+    ensure(!namespaces.processes().is_empty(), || "the lab's processes cannot be seen".into())?;
     if let Some(signal) = signal {
         Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status()?;
     }
     drop(child.stdin.take());
     let status = child.wait()?;
     ensure(signal.is_some() || status.success(), || format!("{status:?}"))?;
-    no_processes(&namespaces)?;
+    namespaces.are_empty()?;
     ensure(fs::read_to_string("/proc/self/mounts")? == mounts, || "the mounts have changed".into())?;
     let directories = place.run_directories()?;
     let expected = usize::from(signal == Some("KILL"));
@@ -270,7 +270,7 @@ fn clean() -> Result<(), Failed> {
     killed.kill()?;
     killed.wait()?;
     // Its processes close their sockets, which takes time, before they let go of the lock.
-    no_processes(&namespaces)?;
+    namespaces.are_empty()?;
     for directory in &abandoned {
         let lock = directory.join("lock");
         ensure(Command::new("flock").args(["--timeout", "30"]).arg(&lock).arg("true").status()?.success(), || {
@@ -397,35 +397,47 @@ fn without_root() -> Result<(), Failed> {
     refused(&output, 4, "this needs root, or a kernel that lets users make namespaces")
 }
 
-/// A lab that runs until its standard input ends (and leaves children behind then, if told so), and the inodes of its
-/// network namespaces.
-fn running_lab(place: &Place, with_daemon: bool) -> Result<(Child, Vec<String>), Failed> {
+/// A lab that runs until its standard input ends (and leaves children behind then, if told so), and its network namespaces.
+fn running_lab(place: &Place, with_daemon: bool) -> Result<(Child, Namespaces), Failed> {
     let daemon = if with_daemon { "setsid sleep 1000 >/dev/null 2>&1 &" } else { "" };
     let script = format!("{daemon} readlink /proc/1/ns/net /proc/self/ns/net; cat");
     let mut child = place.shell(&["sh", "-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let output = child.stdout.take().ok_or("no stdout")?;
-    let namespaces = BufReader::new(output).lines().take(2).collect::<Result<Vec<_>, _>>()?;
-    ensure(namespaces.len() == 2, || "the lab did not start".into())?;
+    let names = BufReader::new(output).lines().take(2).collect::<Result<Vec<_>, _>>()?;
+    ensure(names.len() == 2, || "the lab did not start".into())?;
+    let mut namespaces = Namespaces { names, _open: Vec::new() };
+    let processes = namespaces.processes();
+    namespaces._open = processes.iter().flat_map(|process| File::open(process.join("ns/net"))).collect();
     Ok((child, namespaces))
 }
 
-/// The processes of this machine that are in any of the network namespaces.
-fn processes_in(namespaces: &[String]) -> Vec<PathBuf> {
-    let is_in = |process: &Path| {
-        fs::read_link(process.join("ns/net")).is_ok_and(|link| namespaces.iter().any(|name| link == Path::new(name)))
-    };
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
-    entries.filter(|process| is_in(process)).collect()
+/// Network namespaces by the names that the kernel gives them.
+struct Namespaces {
+    names: Vec<String>,
+    /// They are kept so: the kernel would give the name of one that has gone to the next that is made.
+    _open: Vec<File>,
 }
 
-/// The kernel ends the processes of a lab at once, but not before its supervisor has ended.
-fn no_processes(namespaces: &[String]) -> Result<(), Failed> {
-    let limit = Instant::now() + Duration::from_secs(30);
-    while !processes_in(namespaces).is_empty() && Instant::now() < limit {
-        sleep(Duration::from_millis(20));
+impl Namespaces {
+    /// The processes of this machine that are in any of them.
+    fn processes(&self) -> Vec<PathBuf> {
+        let is_in = |process: &Path| {
+            fs::read_link(process.join("ns/net"))
+                .is_ok_and(|link| self.names.iter().any(|name| link == Path::new(name)))
+        };
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+        entries.filter(|process| is_in(process)).collect()
     }
-    let left = processes_in(namespaces);
-    ensure(left.is_empty(), || format!("processes left: {left:?}"))
+
+    /// The kernel ends the processes of a lab at once, but not before its supervisor has ended.
+    fn are_empty(&self) -> Result<(), Failed> {
+        let limit = Instant::now() + Duration::from_secs(30);
+        while !self.processes().is_empty() && Instant::now() < limit {
+            sleep(Duration::from_millis(20));
+        }
+        let left = self.processes();
+        ensure(left.is_empty(), || format!("processes left: {left:?}"))
+    }
 }
 
 /// One clear line, and the exit code.

@@ -217,9 +217,9 @@ impl Relay {
             // With other TCP settings the old sockets are still there while the new ones are made.
             let ours = self.bound.values().any(|bound| bound.overlaps(listener.address))
                 || self.closing.iter().any(|closing| closing.overlaps(listener.address));
-            let sockets = match self.inherited.has(listener.address) {
-                true => Sockets::take_over(listener, self.workers.len(), &mut self.inherited),
-                false => Sockets::bind(listener, self.workers.len(), ours),
+            let sockets = match self.inherited.take(listener.address) {
+                Some(sockets) => Sockets::take_over(listener, self.workers.len(), sockets),
+                None => Sockets::bind(listener, self.workers.len(), ours),
             };
             let sockets = sockets.map_err(|source| StartError::Listen { name: name.clone(), source })?;
             fresh.insert(name.clone(), sockets);

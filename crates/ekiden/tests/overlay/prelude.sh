@@ -50,7 +50,7 @@ path() { on a "$EKIDEN" overlay status | awk '/^ c /' | grep -oE 'a( → [b-d])+
 goes() { [ "$(path)" = "$1" ]; }
 # settle PATH: streams of some seconds, until they take it.
 settle() {
-  local end=$((SECONDS + 90))
+  local end=$((SECONDS + 240))
   until goes "$1"; do
     [ $SECONDS -lt $end ] || fail "streams do not go $1"
     fetch 3 data || true

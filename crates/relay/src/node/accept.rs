@@ -137,36 +137,46 @@ impl Acceptor {
 
     /// Accepts what is in the queue and what was on its way there, and closes. Once another process has the socket, it is that one's.
     async fn close(mut self, socket: &Listening, order: CloseOrder) {
-        let CloseOrder { busy, steering, removed, held } = order;
+        let CloseOrder { mut busy, steering, removed, held } = order;
         if let Some(sender) = &removed {
             self.current = Arc::new(sender.subscribe());
         }
-        let begun = async {
+        let mut others = held.subscribe();
+        tokio::select! {
+            () = self.take_for_a_while(socket, &mut busy) => {}
+            // This has a sender as long as `held`.
+            _ = others.wait_for(|held| *held != Held::Here) => {}
+        }
+        let mut was = Held::Closed;
+        held.send_if_modified(|held| {
+            was = *held;
+            *held = if was == Held::Here { Held::Closed } else { was };
+            false
+        });
+        if was == Held::Passed {
+            return;
+        }
+        // Keeps a node that stops, which would reset what is on its way.
+        let under_way = (was == Held::Wanted).then(|| self.node.begin());
+        ignore_new(socket.socket());
+        if under_way.is_some() {
+            self.take_for_a_while(socket, &mut busy).await;
+        }
+        drop(steering);
+        while self.take(socket, || socket.accept(), true).await {}
+    }
+
+    /// Accepts as long as a handshake may last that has begun. `busy` is given back once the queue was empty.
+    async fn take_for_a_while(&mut self, socket: &Listening, busy: &mut Option<InFlightGuard>) {
+        let taking = async {
             while self.take(socket, || socket.accept(), true).await {}
-            drop(busy);
+            drop(busy.take());
             while let Ok(mut ready) = socket.ready().await {
                 while self.take(socket, || ready.accept(), true).await {}
             }
         };
-        let mut passed = held.subscribe();
-        tokio::select! {
-            _ = tokio::time::timeout(UNDER_WAY, begun) => {}
-            // This has a sender as long as `held`.
-            _ = passed.wait_for(|held| *held == Held::Passed) => {}
-        }
-        let is_passed = |held: &mut Held| match held {
-            Held::Passed => true,
-            Held::Here | Held::Closed => {
-                *held = Held::Closed;
-                false
-            }
-        };
-        if held.send_if_modified(is_passed) {
-            return;
-        }
-        ignore_new(socket.socket());
-        drop(steering);
-        while self.take(socket, || socket.accept(), true).await {}
+        // It has no end of its own.
+        let _ = tokio::time::timeout(UNDER_WAY, taking).await;
     }
 }
 

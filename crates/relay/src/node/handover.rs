@@ -1,8 +1,9 @@
 //! A node that stops hands its listening sockets to the process that comes after it. So no client is refused or reset in between: the
 //! connections in the queues stay there.
 //!
-//! The stopping process listens on an abstract Unix socket while it closes its listeners. The new one names an address; it is sent the
-//! sockets, if both are of one user. It takes them if its own file has the same settings for them.
+//! The stopping process listens on an abstract Unix socket while it closes its listeners. The new one names an address, and the settings
+//! that its own file has for the sockets; it is sent the sockets if these are the same, and if both processes are of one user. With other
+//! settings it waits until the old sockets are closed.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -28,8 +29,8 @@ const SOCKETS: &str = "ekiden/listeners/";
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often the stopping one looks for the other.
 const LOOK: Duration = Duration::from_millis(5);
-/// The longest address and settings.
-const TEXT_MOST: usize = 4 << 10;
+/// The longest request.
+const TEXT_MOST: u64 = 4 << 10;
 
 /// Whose a listening socket is that is to be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub enum Held {
     Here,
     /// Of the process that comes after it as well, which accepts from now on.
     Passed,
+    /// Of this process, while another waits for the address, which cannot have the sockets: its settings differ.
+    Wanted,
     /// Of nobody soon: it is being closed.
     Closed,
 }
@@ -51,9 +54,9 @@ pub struct Offered {
     pub held: Arc<watch::Sender<Held>>,
 }
 
-/// Sockets that another process has passed to this one, by their address, with their settings.
+/// Sockets that another process has passed to this one, by their address.
 #[derive(Debug, Default)]
-pub struct Inherited(HashMap<SocketAddr, (String, Vec<TcpListener>)>);
+pub struct Inherited(HashMap<SocketAddr, Vec<TcpListener>>);
 
 /// The settings of a listener's sockets. `None` if they are not passed on: a transparent one needs what only a start may ask for, and one
 /// whose port the kernel chooses has no address that another could name.
@@ -91,19 +94,32 @@ fn answer(asker: &UnixStream, offered: &[Offered]) -> io::Result<()> {
         return Err(denied(format!("user {user} may not have them")));
     }
     prepare(asker)?;
-    let mut address = String::new();
-    asker.take(TEXT_MOST as u64).read_to_string(&mut address)?;
-    let address: SocketAddr = address.parse().map_err(io::Error::other)?;
-    for offered in offered.iter().filter(|offered| offered.address == address) {
-        // They stay open here until they are passed: once they are theirs, nobody else here keeps them.
+    let mut asked = String::new();
+    asker.take(TEXT_MOST).read_to_string(&mut asked)?;
+    let (address, settings) = asked.split_once(' ').unwrap_or((&asked, ""));
+    for offered in offered.iter().filter(|offered| offered.address.to_string() == address) {
+        if offered.settings != settings {
+            offered.held.send_if_modified(|held| {
+                let is_here = *held == Held::Here;
+                *held = if is_here { Held::Wanted } else { *held };
+                is_here
+            });
+            continue;
+        }
         let sockets: Vec<Arc<TcpListener>> = offered.sockets.iter().filter_map(Weak::upgrade).collect();
+        let mut sent = Ok(());
+        // Nobody here closes them meanwhile. They are the other's once they are sent; what fails leaves them here.
         let is_theirs = offered.held.send_if_modified(|held| {
-            let is_here = *held == Held::Here && (1..=descriptors::MOST).contains(&sockets.len());
-            *held = if is_here { Held::Passed } else { *held };
-            is_here
+            if *held != Held::Here || !(1..=descriptors::MOST).contains(&sockets.len()) {
+                return false;
+            }
+            sent = descriptors::send(asker, b"!", &sockets);
+            *held = if sent.is_ok() { Held::Passed } else { Held::Here };
+            sent.is_ok()
         });
+        sent?;
         if is_theirs {
-            return descriptors::send(asker, offered.settings.as_bytes(), &sockets);
+            break;
         }
     }
     Ok(())
@@ -121,53 +137,47 @@ fn denied(why: impl Display) -> io::Error {
 }
 
 impl Inherited {
-    /// Takes the sockets at this address of a process that stops. False if none has any.
-    pub fn take_from_others(&mut self, address: SocketAddr) -> bool {
-        let others = status_socket::names(SOCKETS).unwrap_or_default();
-        for other in others {
-            match ask(&other, address) {
-                Ok(Some(taken)) => {
+    /// Takes this listener's sockets of a process that stops and has the same settings for them. False if there is none.
+    pub fn take_from_others(&mut self, listener: &Listener) -> bool {
+        let Some(settings) = settings(listener) else { return false };
+        let address = listener.address;
+        for other in status_socket::names(SOCKETS).unwrap_or_default() {
+            match ask(&other, address, &settings) {
+                Ok(sockets) if sockets.is_empty() => {}
+                Ok(sockets) => {
                     tracing::info!("{address} is taken over from process {other}");
-                    self.0.insert(address, taken);
+                    self.0.insert(address, sockets);
                     return true;
                 }
-                Ok(None) => {}
                 Err(error) => tracing::debug!("process {other} passes no listeners: {error}"),
             }
         }
         false
     }
 
-    /// The sockets for this listener, if they have its settings. Others are closed when `self` is dropped.
-    pub fn sockets_of(&mut self, listener: &Listener) -> Option<Vec<TcpListener>> {
-        let settings = settings(listener)?;
-        let is_same = self.0.get(&listener.address).is_some_and(|(theirs, _)| *theirs == settings);
-        is_same.then(|| self.0.remove(&listener.address)).flatten().map(|(_, sockets)| sockets)
-    }
-
-    /// Whether there are sockets at this address, of whatever settings.
-    pub fn has(&self, address: SocketAddr) -> bool {
-        self.0.contains_key(&address)
+    /// The sockets at this address.
+    pub fn take(&mut self, address: SocketAddr) -> Option<Vec<TcpListener>> {
+        self.0.remove(&address)
     }
 }
 
-fn ask(other: &str, address: SocketAddr) -> io::Result<Option<(String, Vec<TcpListener>)>> {
+fn ask(other: &str, address: SocketAddr, settings: &str) -> io::Result<Vec<TcpListener>> {
     let asked = status_socket::connect(&format!("{SOCKETS}{other}"))?;
     if let Some(user) = peer_user(&asked)? {
         return Err(denied(format!("it is of user {user}")));
     }
     prepare(&asked)?;
-    (&asked).write_all(address.to_string().as_bytes())?;
+    (&asked).write_all(format!("{address} {settings}").as_bytes())?;
     asked.shutdown(std::net::Shutdown::Write)?;
-    let (settings, passed) = descriptors::receive(&asked, TEXT_MOST)?;
+    let (_, passed) = descriptors::receive(&asked, 1)?;
     let sockets: Vec<TcpListener> = passed.into_iter().map(TcpListener::from).collect();
     let is_right = |socket: &TcpListener| {
         SockRef::from(socket).is_listener().unwrap_or(false) && socket.local_addr().is_ok_and(|at| at == address)
     };
-    if sockets.is_empty() || !sockets.iter().all(is_right) {
-        return Ok(None);
+    if !sockets.iter().all(is_right) {
+        return Err(io::Error::other("it has sent other sockets"));
     }
     // An error means that there is no filter.
     sockets.iter().for_each(|socket| drop(steer::hear_new(socket)));
-    Ok(Some((String::from_utf8_lossy(&settings).into_owned(), sockets)))
+    Ok(sockets)
 }

@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use super::accept::{self, CloseOrder, Steering};
-use super::handover::{self, Held, Inherited, Offered};
+use super::handover::{self, Held, Offered};
 use crate::config::{Listener, ListenerKind};
 use crate::shared::{Node, Worker};
 
@@ -77,10 +77,8 @@ impl Sockets {
         Ok(Self { address, sockets })
     }
 
-    /// Those that another process has passed to this one, and more, if it has fewer than this one has workers. With other settings the new
-    /// ones are bound beside them.
-    pub fn take_over(listener: &Listener, workers: usize, inherited: &mut Inherited) -> Result<Self, SocketError> {
-        let Some(mut sockets) = inherited.sockets_of(listener) else { return Self::bind(listener, workers, true) };
+    /// Those that another process has passed to this one, and more, if it has fewer than this one has workers.
+    pub fn take_over(listener: &Listener, workers: usize, mut sockets: Vec<TcpListener>) -> Result<Self, SocketError> {
         while sockets.len() < workers {
             sockets.push(socket::listen(listener.address, listener.only_v6, &listener.tcp.options)?);
         }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::config::route::Pattern;
 use crate::config::{Config, Listener};
-use crate::node::handover::{self, Inherited};
+use crate::node::handover::Inherited;
 use crate::node::membership::Membership;
 use crate::node::status::Answers;
 use crate::node::{Relay, StartError};
@@ -102,7 +102,7 @@ fn await_addresses(config: &Config) -> Result<Inherited, StartError> {
         let waits = |error: &SocketError| {
             tracing::warn!("[listen.{name}] is waited for, {:?} at most: {error}", patience::LONGEST);
         };
-        let is_passed = || handover::settings(listener).is_some() && inherited.take_from_others(listener.address);
+        let is_passed = || inherited.take_from_others(listener);
         socket::await_free_or(listener.address, listener.only_v6, until, is_passed, waits)
             .map_err(|source| StartError::Listen { name: name.clone(), source })?;
     }

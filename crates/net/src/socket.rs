@@ -31,7 +31,7 @@ pub use connecting::{begin_connect, disconnect};
 pub use control::{await_bytes, clamp_window, congestion, limit_rate, set_congestion};
 pub use counted::{has_received_end, receive_and_look};
 pub use files::{open_files, raise_open_files};
-pub use free::{await_free, await_free_or, ensure_free};
+pub use free::{await_free, ensure_free};
 pub use silence::{KeepaliveTimeouts, limit_unacknowledged, watch_closely};
 
 /// The TCP settings of a connection. An omitted one is left to the kernel.

@@ -13,14 +13,14 @@ use std::time::Duration;
 use ekiden_bpf::Registration;
 use ekiden_net::privileges::keep_only;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::config::Config;
 use crate::host::rules::{Installed, Rules};
 use crate::host::{congestion, privileges};
 use crate::shared::{Node, Worker};
 pub use error::StartError;
-use handover::Inherited;
+use handover::{Held, Inherited};
 use listening::{Bound, CloseReason, Closing, Sockets};
 use trim::Trimmer;
 
@@ -55,6 +55,8 @@ pub struct Relay {
     held: Vec<Registration>,
     /// What another process has passed to this one, until the listeners are bound.
     inherited: Inherited,
+    /// Whose the sockets are that this one passes to another process.
+    offered: Vec<watch::Receiver<Held>>,
     /// The rules that transparent listeners and exits need. They outlast all connections.
     rules: Option<Installed>,
 }
@@ -70,7 +72,7 @@ impl Relay {
     /// The first part of [`Relay::start`], all that needs privileges that the node does not need afterwards. There is no
     /// other thread yet that would keep them.
     pub fn bind(config: Config) -> Result<Self, StartError> {
-        Self::bind_with(config, Inherited::default())
+        Self::bind_with(config, Inherited::new())
     }
 
     /// The same, with sockets that another process has passed to this one.
@@ -85,6 +87,7 @@ impl Relay {
             closing: Vec::new(),
             held: Vec::new(),
             inherited,
+            offered: Vec::new(),
             rules: None,
         };
         for _ in 0..config.threads {
@@ -95,7 +98,7 @@ impl Relay {
         let worker = |runtime: &Runtime| Worker { handle: runtime.handle().clone(), load: Arc::default() };
         relay.workers = relay.runtimes.iter().map(worker).collect();
         relay.reload(config)?;
-        relay.inherited = Inherited::default();
+        relay.inherited = Inherited::new();
         for worker in relay.workers.iter() {
             worker.handle.spawn(expire_pool(relay.node.clone()));
         }
@@ -175,7 +178,14 @@ impl Relay {
 
     /// Lets the process that comes after this one have the listeners' sockets, while this one closes them.
     fn pass_on(&mut self) {
-        handover::offer(self.bound.values_mut().filter_map(Bound::offer).collect());
+        let offered: Vec<_> = self.bound.values_mut().filter_map(Bound::offer).collect();
+        self.offered = offered.iter().map(|offered| offered.held.subscribe()).collect();
+        handover::offer(offered);
+    }
+
+    /// Whether another process is about to take sockets of this one, or waits until they are closed.
+    fn is_awaited(&self) -> bool {
+        self.offered.iter().any(|held| matches!(*held.borrow(), Held::Asked | Held::Wanted))
     }
 
     /// Stops accepting and lets idle connections end. [`Relay::busy`] tells how much is still under way.
@@ -217,7 +227,7 @@ impl Relay {
             // With other TCP settings the old sockets are still there while the new ones are made.
             let ours = self.bound.values().any(|bound| bound.overlaps(listener.address))
                 || self.closing.iter().any(|closing| closing.overlaps(listener.address));
-            let sockets = match self.inherited.take(listener.address) {
+            let sockets = match self.inherited.remove(&listener.address) {
                 Some(sockets) => Sockets::take_over(listener, self.workers.len(), sockets),
                 None => Sockets::bind(listener, self.workers.len(), ours),
             };

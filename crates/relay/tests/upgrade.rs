@@ -1,9 +1,10 @@
 //! A node's process is replaced as docs/guide/operations.md says, while streams go over it.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use crate::common::process::Process;
@@ -94,6 +95,85 @@ fn a_listener_with_other_settings_is_not_taken_over_and_its_queue_is_served() {
         says_on(stream, host, b"hello", false).or_else(|why| if may_filter { Err(why) } else { Ok(()) })
     });
     assert!(count > 10 * UPGRADES, "{count}");
+}
+
+/// Two listeners, the second with these TCP settings.
+fn two(names: [&str; 2], addresses: [SocketAddr; 2], keepalive: u32) -> String {
+    let ([one, other], [first, second]) = (names, addresses);
+    format!(
+        "threads = 2\n[listen.{one}]\nkind = \"socks5\"\naddress = \"{first}\"\n[listen.{other}]\nkind = \"socks5\"\n\
+         address = \"{second}\"\ntcp = {{ keepalive = \"{keepalive}s\" }}\n"
+    )
+}
+
+#[test]
+fn a_listener_is_taken_over_beside_one_with_other_settings() {
+    let host = echo();
+    for names in [["a", "b"], ["b", "a"]] {
+        let addresses = [spare_port(), spare_port()];
+        let texts = [7, 8].map(|keepalive| two(names, addresses, keepalive));
+        let count = clients_of(&texts.each_ref().map(String::as_str), || says(addresses[0], host, b"hello", false));
+        assert!(count > 10 * UPGRADES, "{count}");
+    }
+}
+
+#[test]
+fn a_process_takes_nothing_before_it_can_have_all_addresses() {
+    let (host, address, other) = (echo(), spare_port(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let own = |address: SocketAddr| format!("[listen.a]\nkind = \"socks5\"\naddress = \"{address}\"\n");
+    let old = Process::start("upgrade-waits", &own(address));
+    let (told, was_told) = channel();
+    std::thread::scope(|scope| {
+        let text = two(["a", "b"], [address, other.local_addr().unwrap()], 60);
+        let client = scope.spawn(move || {
+            was_told.recv_timeout(PATIENCE).unwrap();
+            // Longer than an old process accepts for one that has not asked.
+            std::thread::sleep(Duration::from_millis(1500));
+            let stream = connect(address);
+            stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+            let served = says_on(stream, host, b"by the old one", false);
+            drop(other);
+            served
+        });
+        let new = old.replace_and_tell("upgrade-waits-new", &text, &told);
+        client.join().unwrap().unwrap();
+        says(new.addresses[0], host, b"by the new one", false).unwrap();
+    });
+}
+
+#[test]
+fn a_full_node_that_stops_keeps_no_address() {
+    let (host, address) = (echo(), spare_port());
+    let text = format!("[limits]\nconnections = 4\n[listen.socks]\nkind = \"socks5\"\naddress = \"{address}\"\n");
+    let mut old = Process::start("upgrade-full", &text);
+    let mut running: Vec<_> = (0..4).map(|_| socks(address, "127.0.0.1", host.port()).1).collect();
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = (0..3).map(|_| scope.spawn(|| says(address, host, b"waits", true))).collect();
+        // Whether they are in the queue yet or come to the new one, they are served.
+        let new = old.replace("upgrade-full-new", &text);
+        waiting.into_iter().for_each(|client| client.join().unwrap().unwrap());
+        drop(new);
+    });
+    let again = Process::start("upgrade-full-again", &text);
+    says(address, host, b"by the third", false).unwrap();
+    drop(again);
+    for stream in &mut running {
+        stream.write_all(b"goes on").unwrap();
+        stream.read_exact(&mut [0; 7]).unwrap();
+    }
+    drop(running);
+    assert!(old.ends_within(PATIENCE));
+}
+
+#[test]
+fn a_full_node_that_stops_closes_its_listeners() {
+    let (host, address) = (echo(), spare_port());
+    let text = format!("[limits]\nconnections = 4\n[listen.socks]\nkind = \"socks5\"\naddress = \"{address}\"\n");
+    let old = Process::start("upgrade-full-alone", &text);
+    let running: Vec<_> = (0..4).map(|_| socks(address, "127.0.0.1", host.port()).1).collect();
+    old.signal(Signal::SIGTERM);
+    wait_until("nobody listens", || TcpListener::bind(address).is_ok());
+    drop(running);
 }
 
 #[test]

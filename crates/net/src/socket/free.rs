@@ -27,20 +27,5 @@ pub fn await_free(
     until: Instant,
     waits: impl FnOnce(&SocketError),
 ) -> Result<(), SocketError> {
-    await_free_or(address, only_v6, until, || false, waits)
-}
-
-/// The same, or until the sockets at the address `are_passed` to this process.
-pub fn await_free_or(
-    address: SocketAddr,
-    only_v6: bool,
-    until: Instant,
-    mut are_passed: impl FnMut() -> bool,
-    waits: impl FnOnce(&SocketError),
-) -> Result<(), SocketError> {
-    let attempt = || match ensure_free(address, only_v6) {
-        Err(_) if are_passed() => Ok(()),
-        other => other,
-    };
-    patiently(until, attempt, SocketError::may_pass, waits)
+    patiently(until, || ensure_free(address, only_v6), SocketError::may_pass, waits)
 }

@@ -15,7 +15,7 @@ use ekiden_net::steer;
 use ekiden_transport::budget;
 use tokio::sync::{oneshot, watch};
 
-use super::handover::Held;
+use super::handover::{Held, Holder};
 use crate::config::Listener;
 use crate::host::congestion;
 use crate::serve;
@@ -49,7 +49,7 @@ pub struct CloseOrder {
     /// What it is accepted for, until the queue is empty, where the listener was removed.
     pub removed: Option<watch::Sender<Arc<Listener>>>,
     /// Whose it is: of another process, too, once that has taken it.
-    pub held: Arc<watch::Sender<Held>>,
+    pub held: Arc<Holder>,
 }
 
 /// Accepts on one worker's socket until it is `called` to close it, or the caller is gone. `current` says what is spoken.
@@ -68,21 +68,25 @@ pub async fn run(
     };
     let mut acceptor = Acceptor { node, workers, me, current, paused: false };
     loop {
-        let mut ready = tokio::select! {
+        // A node that is full does not take any. It must hear all the same that it is to close.
+        let turn = async {
+            let mut ready = socket.ready().await?;
+            for _ in 0..TURN {
+                if !acceptor.take(&socket, || ready.accept(), false).await {
+                    break;
+                }
+            }
+            io::Result::Ok(())
+        };
+        tokio::select! {
             biased;
-            ready = socket.ready() => match ready {
-                Ok(ready) => ready,
-                Err(_) => return,
-            },
             order = &mut called => match order {
                 Ok(order) => return acceptor.close(&socket, order).await,
                 Err(_) => return,
             },
-        };
-        for _ in 0..TURN {
-            if !acceptor.take(&socket, || ready.accept(), false).await {
-                break;
-            }
+            taken = turn => if taken.is_err() {
+                return;
+            },
         }
         tokio::task::yield_now().await;
     }
@@ -142,41 +146,52 @@ impl Acceptor {
             self.current = Arc::new(sender.subscribe());
         }
         let mut others = held.subscribe();
-        tokio::select! {
-            () = self.take_for_a_while(socket, &mut busy) => {}
-            // This has a sender as long as `held`.
-            _ = others.wait_for(|held| *held != Held::Here) => {}
-        }
-        let mut was = Held::Closed;
-        held.send_if_modified(|held| {
-            was = *held;
-            *held = if was == Held::Here { Held::Closed } else { was };
-            false
-        });
-        if was == Held::Passed {
-            return;
-        }
-        // Keeps a node that stops, which would reset what is on its way.
-        let under_way = (was == Held::Wanted).then(|| self.node.begin());
-        ignore_new(socket.socket());
-        if under_way.is_some() {
-            self.take_for_a_while(socket, &mut busy).await;
-        }
-        drop(steering);
-        while self.take(socket, || socket.accept(), true).await {}
-    }
-
-    /// Accepts as long as a handshake may last that has begun. `busy` is given back once the queue was empty.
-    async fn take_for_a_while(&mut self, socket: &Listening, busy: &mut Option<InFlightGuard>) {
-        let taking = async {
-            while self.take(socket, || socket.accept(), true).await {}
-            drop(busy.take());
-            while let Ok(mut ready) = socket.ready().await {
-                while self.take(socket, || ready.accept(), true).await {}
+        let was = loop {
+            let was = *others.borrow_and_update();
+            let taking = async {
+                match was {
+                    Held::Asked => self.take_all(socket, &mut busy).await,
+                    _ => self.take_for_a_while(socket, &mut busy).await,
+                }
+            };
+            match was {
+                Held::Passed => return,
+                Held::Wanted | Held::Closed => break was,
+                Held::Here | Held::Asked => {}
+            }
+            tokio::select! {
+                // Another process may have asked in this moment.
+                () = taking => {
+                    held.becomes(Held::Here, Held::Closed);
+                }
+                // This has a sender as long as `held`.
+                _ = others.changed() => {}
             }
         };
-        // It has no end of its own.
-        let _ = tokio::time::timeout(UNDER_WAY, taking).await;
+        ignore_new(socket.socket());
+        if was == Held::Wanted {
+            self.take_for_a_while(socket, &mut busy).await;
+        }
+        // Whoever is in the queue of a full node waits for room, but not where that keeps the address from others.
+        let may_wait = steering.is_some();
+        drop(steering);
+        while (may_wait || self.node.is_full().is_none()) && self.take(socket, || socket.accept(), true).await {}
+        held.becomes(Held::Wanted, Held::Closed);
+    }
+
+    /// Accepts as long as a handshake may last that has begun.
+    async fn take_for_a_while(&mut self, socket: &Listening, busy: &mut Option<InFlightGuard>) {
+        // It has no other end.
+        let _ = tokio::time::timeout(UNDER_WAY, self.take_all(socket, busy)).await;
+    }
+
+    /// Accepts without an end. `busy` is given back once the queue was empty.
+    async fn take_all(&mut self, socket: &Listening, busy: &mut Option<InFlightGuard>) {
+        while self.take(socket, || socket.accept(), true).await {}
+        drop(busy.take());
+        while let Ok(mut ready) = socket.ready().await {
+            while self.take(socket, || ready.accept(), true).await {}
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
 use super::accept::{self, CloseOrder, Steering};
-use super::handover::{self, Held, Offered};
+use super::handover::{self, Holder, Offered};
 use crate::config::{Listener, ListenerKind};
 use crate::shared::{Node, Worker};
 
@@ -32,7 +32,7 @@ pub struct Bound {
     tasks: Vec<AbortHandle>,
     close_orders: Vec<oneshot::Sender<CloseOrder>>,
     /// Whose they are when they are closed.
-    held: Arc<watch::Sender<Held>>,
+    held: Arc<Holder>,
     /// Whether another process may have them then.
     is_offered: bool,
 }
@@ -118,7 +118,7 @@ impl Sockets {
             sockets: Vec::new(),
             tasks: Vec::new(),
             close_orders: Vec::new(),
-            held: Arc::new(watch::Sender::new(Held::Here)),
+            held: Holder::here(),
             is_offered: false,
         };
         for (number, socket) in self.sockets.into_iter().enumerate() {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::config::route::Pattern;
 use crate::config::{Config, Listener};
-use crate::node::handover::Inherited;
+use crate::node::handover::{Inherited, Others};
 use crate::node::membership::Membership;
 use crate::node::status::Answers;
 use crate::node::{Relay, StartError};
@@ -20,6 +20,9 @@ use crate::shared::ABOUT_TO_ASK;
 
 /// How often draining looks whether it is done.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
+
+/// The least time in which a process that waits finds this one.
+const LOOKED_FOR: Duration = Duration::from_millis(50);
 
 /// How often it says how many streams are left.
 const DRAIN_TOLD: Duration = Duration::from_secs(60);
@@ -94,19 +97,31 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
 }
 
 /// Waits for the addresses of all listeners: of a process before this one that gives them up, or that come later than this node. Returns
-/// what such a process has passed to this one.
+/// what such a process has passed to this one, which it does once all others can be had.
 fn await_addresses(config: &Config) -> Result<Inherited, StartError> {
-    let mut inherited = Inherited::default();
+    let mut others = Others::of(config.listeners.values());
     let until = patience::deadline();
-    for (name, listener) in &config.listeners {
-        let waits = |error: &SocketError| {
+    loop {
+        let are_there = || {
+            others.look();
+            let missing = config.listeners.iter().filter(|(_, listener)| !others.has(listener.address));
+            for (name, listener) in missing {
+                let is_free = socket::ensure_free(listener.address, listener.only_v6);
+                is_free.map_err(|source| (name.clone(), source))?;
+            }
+            Ok(())
+        };
+        let waits = |(name, error): &(String, SocketError)| {
             tracing::warn!("[listen.{name}] is waited for, {:?} at most: {error}", patience::LONGEST);
         };
-        let is_passed = || inherited.take_from_others(listener);
-        socket::await_free_or(listener.address, listener.only_v6, until, is_passed, waits)
-            .map_err(|source| StartError::Listen { name: name.clone(), source })?;
+        let there = patience::patiently(until, are_there, |(_, error)| error.may_pass(), waits);
+        there.map_err(|(name, source)| StartError::Listen { name, source })?;
+        match others.take() {
+            Ok(()) => return Ok(others.inherited()),
+            // Its sockets are waited for.
+            Err(error) => tracing::info!("{error}"),
+        }
     }
-    Ok(inherited)
 }
 
 /// Completes when all streams have ended, or `most` has passed.
@@ -127,7 +142,8 @@ async fn drained(relay: &Relay, most: Duration) {
         sleep(DRAIN_STEP).await;
         // A client that is connected may be about to ask.
         let is_asked = relay.connections() > 0 && begun.elapsed() < ABOUT_TO_ASK;
-        if relay.busy() == 0 && !is_asked || Instant::now() >= deadline {
+        let may_be_awaited = begun.elapsed() < LOOKED_FOR || relay.is_awaited();
+        if relay.busy() == 0 && !is_asked && !may_be_awaited || Instant::now() >= deadline {
             return;
         }
     }

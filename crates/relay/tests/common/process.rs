@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, setrlimit};
@@ -49,7 +49,12 @@ impl Process {
 
     /// One that comes after this one, which is told to stop once the new one waits.
     pub fn replace(&self, name: &str, text: &str) -> Self {
-        Self::start_in(name, text, &[], Some(self))
+        Self::replace_and_tell(self, name, text, &channel().0)
+    }
+
+    /// The same; `told` hears of it when this one has been told.
+    pub fn replace_and_tell(&self, name: &str, text: &str, told: &Sender<()>) -> Self {
+        Self::start_in(name, text, &[], Some((self, told)))
     }
 
     /// One that may have only so many open files.
@@ -57,7 +62,7 @@ impl Process {
         Self::start_in(name, text, &[(FILES, &most.to_string())], None)
     }
 
-    fn start_in(name: &str, text: &str, variables: &[(&str, &str)], mut before: Option<&Self>) -> Self {
+    fn start_in(name: &str, text: &str, variables: &[(&str, &str)], mut before: Option<(&Self, &Sender<()>)>) -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let file = directory().join(format!("{name}-{}.toml", STARTED.fetch_add(1, Ordering::Relaxed)));
         write_config(&file, text);
@@ -77,9 +82,10 @@ impl Process {
                 addresses.push(rest.split(' ').nth(1).unwrap().parse().unwrap());
             }
             if line.contains(" is waited for")
-                && let Some(before) = before.take()
+                && let Some((before, told)) = before.take()
             {
                 before.signal(Signal::SIGTERM);
+                let _ = told.send(());
             }
             if line.ends_with("ready") {
                 break;

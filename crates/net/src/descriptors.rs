@@ -1,6 +1,6 @@
 //! Passes descriptors to another process over a Unix socket (SCM_RIGHTS, unix(7)).
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::cmsg_space;
@@ -8,6 +8,8 @@ use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, 
 
 /// How many the kernel passes at once (SCM_MAX_FD).
 pub const MOST: usize = 253;
+
+const TOO_MANY: &str = "another process passes more descriptors than this one may open (RLIMIT_NOFILE)";
 
 /// Sends a text, which must not be empty, with at most [`MOST`] descriptors. They stay open here.
 ///
@@ -25,7 +27,7 @@ pub fn send(socket: &impl AsFd, text: &[u8], descriptors: &[impl AsFd]) -> io::R
 /// inherit them.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's. [`ErrorKind::QuotaExceeded`] if this process may not open as many; some may be open then, until it ends.
 pub fn receive(socket: &impl AsFd, room: usize) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut text = vec![0; room];
     let mut space = cmsg_space!([RawFd; MOST]);
@@ -34,7 +36,9 @@ pub fn receive(socket: &impl AsFd, room: usize) -> io::Result<(Vec<u8>, Vec<Owne
     let message = recvmsg::<UnixAddr>(socket.as_fd().as_raw_fd(), &mut parts, Some(&mut space), flags)?;
     let length = message.bytes;
     let mut descriptors = Vec::new();
-    for with in message.cmsgs()? {
+    // The kernel has cut them off.
+    let messages = message.cmsgs().map_err(|_| io::Error::new(ErrorKind::QuotaExceeded, TOO_MANY))?;
+    for with in messages {
         if let ControlMessageOwned::ScmRights(raw) = with {
             // SAFETY: the kernel has just made these for this process, and nothing else knows of them.
             descriptors.extend(raw.into_iter().map(|raw| unsafe { OwnedFd::from_raw_fd(raw) }));

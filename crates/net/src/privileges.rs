@@ -10,6 +10,8 @@ use nix::sys::prctl::set_no_new_privs;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::{AccessFlags, faccessat, geteuid};
 
+use crate::kernel_text;
+
 pub use caps::Capability;
 
 /// Gives up every capability but those in `keep`, for ever. Neither the calling thread nor the threads and programs that it
@@ -63,8 +65,24 @@ pub fn lend<T>(capability: Capability, start: impl FnOnce() -> T) -> T {
 /// # Errors
 /// If it is no Unix socket.
 pub fn peer_user(socket: &impl AsFd) -> io::Result<Option<u32>> {
-    let user = getsockopt(socket, PeerCredentials)?.uid();
-    Ok(Some(user).filter(|user| *user != 0 && *user != geteuid().as_raw()))
+    let peer = getsockopt(socket, PeerCredentials)?;
+    let is_own = peer.uid() == 0 || peer.uid() == geteuid().as_raw();
+    let is_known = peer.uid() != user_of_unmapped() || shares_users(peer.pid());
+    Ok(Some(peer.uid()).filter(|_| !is_own || !is_known))
+}
+
+/// The number that a user namespace gives to all users that it does not have (user_namespaces(7)): they may be anybody.
+fn user_of_unmapped() -> u32 {
+    const USUAL: u32 = 65534;
+    kernel_text("/proc/sys/kernel/overflowuid").ok().and_then(|text| text.trim().parse().ok()).unwrap_or(USUAL)
+}
+
+/// Whether the users of that process are certainly those of this one.
+fn shares_users(process: i32) -> bool {
+    let map = kernel_text("/proc/self/uid_map").unwrap_or_default();
+    let has_all = map.split_whitespace().eq(["0", "0", "4294967295"]);
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/user")).ok();
+    has_all || namespace("self").is_some_and(|own| namespace(&process.to_string()) == Some(own))
 }
 
 /// Whether this process may make files in a folder, with the rights that it has now.

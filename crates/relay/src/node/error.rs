@@ -21,6 +21,9 @@ pub enum StartError {
         /// What went wrong.
         source: SocketError,
     },
+    /// The listeners of a process that stops could not be taken over.
+    #[error("{0}")]
+    TakeOver(io::Error),
     /// A congestion control is not available, and the configuration names no fallback.
     #[error(transparent)]
     Congestion(#[from] CongestionUnavailable),
@@ -80,7 +83,7 @@ impl StartError {
                     SocketError::ForbiddenCongestion { .. } | SocketError::Transparent { .. } | SocketError::Io(_)
                 )
             }
-            Self::Congestion(_) | Self::Buffer { .. } | Self::Thread(_) => true,
+            Self::Congestion(_) | Self::Buffer { .. } | Self::TakeOver(_) | Self::Thread(_) => true,
             Self::Rules(error) => !matches!(error, RulesError::NameInUse { .. }),
             Self::Registry(_) | Self::Privileges(_) => false,
         }

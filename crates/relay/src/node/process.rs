@@ -1,5 +1,6 @@
 //! The life of a process that is a node: start, signals, end.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -118,6 +119,7 @@ fn await_addresses(config: &Config) -> Result<Inherited, StartError> {
         there.map_err(|(name, source)| StartError::Listen { name, source })?;
         match others.take() {
             Ok(()) => return Ok(others.inherited()),
+            Err(error) if error.kind() == ErrorKind::QuotaExceeded => return Err(StartError::TakeOver(error)),
             // Its sockets are waited for.
             Err(error) => tracing::info!("{error}"),
         }

@@ -70,7 +70,8 @@ impl Others {
     /// Takes all sockets that this process can have.
     ///
     /// # Errors
-    /// If one of the others does not pass what it has promised. What it has passed is kept.
+    /// If one of the others does not pass what it has promised. What it has passed is kept. `QuotaExceeded` if this process may not have
+    /// as many open files: then some are left open that it cannot use.
     pub fn take(&mut self) -> io::Result<()> {
         for (name, other) in &mut self.asked {
             if let Some(asked) = other.take() {

@@ -95,6 +95,12 @@ pub fn may_write_into(folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::{SocketAddr, UnixListener, UnixStream as StdStream};
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -105,5 +111,38 @@ mod tests {
         let meanwhile = lend(Capability::CAP_NET_ADMIN, sets);
         assert!(meanwhile.iter().all(|set| set.contains(&Capability::CAP_NET_ADMIN) == has));
         assert_eq!(sets(), before);
+    }
+
+    /// Says which user this process finds at the other end, if it is told a socket's name.
+    #[test]
+    fn other_end() {
+        if let Some(name) = std::env::var_os("EKIDEN_TEST_OTHER_END") {
+            let socket = StdStream::connect_addr(&SocketAddr::from_abstract_name(name.as_encoded_bytes()).unwrap());
+            println!("found {:?}", peer_user(&socket.unwrap()).unwrap());
+        }
+    }
+
+    #[test]
+    fn users_whom_a_user_namespace_does_not_have_are_strangers_there() {
+        if !geteuid().is_root() {
+            return; // Another user's process is wanted.
+        }
+        let name = format!("ekiden-test-other-end/{}", std::process::id());
+        let _listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        // Another user may read this program there.
+        let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
+        let program = folder.path().join("test");
+        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        let found = |inside: &[&str]| {
+            let user = ["--reuid", "1234", "--clear-groups"];
+            let mut command = Command::new("setpriv");
+            command.args(user).args(inside).arg(&program).args(["privileges::tests::other_end", "--nocapture"]);
+            let output = command.env("EKIDEN_TEST_OTHER_END", &name).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            said.lines().find_map(|line| Some(line.split_once("found ")?.1.to_owned())).unwrap_or(said)
+        };
+        // Root is root, and in the namespace nobody knows who it is.
+        assert_eq!(found(&[]), "None");
+        assert_eq!(found(&["unshare", "--user", "--map-user=65534"]), "Some(65534)");
     }
 }

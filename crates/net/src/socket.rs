@@ -28,7 +28,7 @@ mod free;
 mod silence;
 
 pub use connecting::{begin_connect, disconnect};
-pub use control::{await_bytes, clamp_window, congestion, limit_rate, set_congestion};
+pub use control::{await_bytes, clamp_window, congestion, default_congestion, limit_rate, set_congestion};
 pub use counted::{has_received_end, receive_and_look};
 pub use files::{open_files, raise_open_files};
 pub use free::{await_free, ensure_free};

@@ -142,6 +142,20 @@ fn a_process_takes_nothing_before_it_can_have_all_addresses() {
 }
 
 #[test]
+fn a_listener_for_legs_is_taken_over_with_whatever_congestion_control() {
+    let address = spare_port();
+    let texts = ["", "[tcp]\ncongestion = \"reno\"\n", ""].map(|tcp| format!("{}{tcp}", exit_at(Mode::Tls, address)));
+    let mut node = Process::start("upgrade-leg", &texts[0]);
+    for text in &texts[1..] {
+        // Keeps the one that stops until the other has asked.
+        let _open = connect(address);
+        let new = node.replace("upgrade-leg-new", text);
+        assert!(new.first.iter().any(|line| line.contains("is taken over from process")), "{:?}", new.first);
+        node = new;
+    }
+}
+
+#[test]
 fn a_full_node_that_stops_keeps_no_address() {
     let (host, address) = (echo(), spare_port());
     let text = format!("[limits]\nconnections = 4\n[listen.socks]\nkind = \"socks5\"\naddress = \"{address}\"\n");

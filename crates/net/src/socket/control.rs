@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use ekiden_units::Bytes;
-use socket2::{SockRef, Socket};
+use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::option::set_int;
 
@@ -47,6 +47,14 @@ pub fn congestion(socket: &impl AsFd) -> io::Result<String> {
     // The kernel fills what is left with zeros.
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// The congestion control that connections have which name none.
+///
+/// # Errors
+/// If a socket cannot be made.
+pub fn default_congestion() -> io::Result<String> {
+    congestion(&Socket::new(Domain::IPV4, Type::STREAM, None)?)
 }
 
 /// Limits the window that the socket advertises to `bytes` (TCP_WINDOW_CLAMP). What was advertised before stays.

@@ -17,6 +17,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use ekiden_net::privileges::peer_user;
+use ekiden_net::socket::TcpOptions;
 
 use crate::config::{Listener, ListenerKind};
 
@@ -31,11 +32,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// More than the lines of all listeners.
 const TEXT_MOST: usize = 64 << 10;
 
-/// The settings of a listener's sockets. `None` if they are not passed on: a transparent one needs what only a start may ask for, and one
+/// The settings of a listener's sockets, without the congestion control, which can be changed. `None` if they are not passed on: a transparent one needs what only a start may ask for, and one
 /// whose port the kernel chooses has no address that another could name.
 pub fn settings(listener: &Listener) -> Option<String> {
     let is_named = listener.address.port() != 0 && !matches!(listener.kind, ListenerKind::Transparent { .. });
-    is_named.then(|| format!("{:?} {}", listener.tcp.options, listener.only_v6))
+    let options = TcpOptions { congestion: None, ..listener.tcp.options.clone() };
+    is_named.then(|| format!("{options:?} {}", listener.only_v6))
 }
 
 /// Fails if the other process is of another user.

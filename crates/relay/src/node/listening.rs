@@ -79,6 +79,15 @@ impl Sockets {
 
     /// Those that another process has passed to this one, and more, if it has fewer than this one has workers.
     pub fn take_over(listener: &Listener, workers: usize, mut sockets: Vec<TcpListener>) -> Result<Self, SocketError> {
+        let congestion = match &listener.tcp.options.congestion {
+            Some(name) => name.clone(),
+            None => socket::default_congestion()?,
+        };
+        for taken in &sockets {
+            if socket::congestion(taken)? != congestion {
+                socket::set_congestion(taken, &congestion)?;
+            }
+        }
         while sockets.len() < workers {
             sockets.push(socket::listen(listener.address, listener.only_v6, &listener.tcp.options)?);
         }

@@ -1,10 +1,11 @@
 //! The life of a process that is a node: start, signals, end.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use ekiden_net::socket::{self, SocketError};
+use ekiden_net::socket;
 use ekiden_net::{allocator, patience};
 use ekiden_service::{Asked, Signals, announce, reload};
 use ekiden_units::Time;
@@ -102,21 +103,26 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
 fn await_addresses(config: &Config) -> Result<Inherited, StartError> {
     let mut others = Others::of(config.listeners.values());
     let until = patience::deadline();
+    let mut waited_for = BTreeSet::new();
     loop {
         let are_there = || {
             others.look();
-            let missing = config.listeners.iter().filter(|(_, listener)| !others.has(listener.address));
-            for (name, listener) in missing {
-                let is_free = socket::ensure_free(listener.address, listener.only_v6);
-                is_free.map_err(|source| (name.clone(), source))?;
+            let mut missing = None;
+            for (name, listener) in config.listeners.iter().filter(|(_, listener)| !others.has(listener.address)) {
+                if let Err(error) = socket::ensure_free(listener.address, listener.only_v6) {
+                    if error.may_pass() && waited_for.insert(name) {
+                        tracing::warn!("[listen.{name}] is waited for, {:?} at most: {error}", patience::LONGEST);
+                    }
+                    if !error.may_pass() {
+                        return Err((name, error));
+                    }
+                    missing = missing.or(Some((name, error)));
+                }
             }
-            Ok(())
+            missing.map_or(Ok(()), Err)
         };
-        let waits = |(name, error): &(String, SocketError)| {
-            tracing::warn!("[listen.{name}] is waited for, {:?} at most: {error}", patience::LONGEST);
-        };
-        let there = patience::patiently(until, are_there, |(_, error)| error.may_pass(), waits);
-        there.map_err(|(name, source)| StartError::Listen { name, source })?;
+        let there = patience::patiently(until, are_there, |(_, error)| error.may_pass(), |_| {});
+        there.map_err(|(name, source)| StartError::Listen { name: name.clone(), source })?;
         match others.take() {
             Ok(()) => return Ok(others.inherited()),
             Err(error) if error.kind() == ErrorKind::QuotaExceeded => return Err(StartError::TakeOver(error)),

@@ -36,6 +36,8 @@ fn node_process() {
 
 pub struct Process {
     pub child: Child,
+    /// What it writes until it is ready.
+    pub first: Vec<String>,
     /// What it writes after `ready`.
     lines: Receiver<String>,
     pub file: PathBuf,
@@ -73,7 +75,7 @@ impl Process {
             .envs(variables.iter().copied())
             .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut addresses = Vec::new();
+        let (mut addresses, mut first) = (Vec::new(), Vec::new());
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         loop {
             let line = lines.next().expect("the node ended before it was ready").unwrap();
@@ -90,10 +92,11 @@ impl Process {
             if line.ends_with("ready") {
                 break;
             }
+            first.push(line);
         }
         let (sender, receiver) = channel();
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(sender.send(line))));
-        Self { child, lines: receiver, file, addresses }
+        Self { child, first, lines: receiver, file, addresses }
     }
 
     /// Gives the node another configuration, which it reads at its SIGHUP.

@@ -154,11 +154,15 @@ impl Offered {
     /// Keeps the sockets open for one that has these settings. With others they are closed for it.
     fn promise(&self, settings: &str) -> Option<Promise<'_>> {
         if settings != self.settings || self.sockets.len() > descriptors::MOST {
-            self.held.becomes(Held::Here, Held::Wanted);
+            if self.held.becomes(Held::Here, Held::Wanted) {
+                let address = self.address;
+                tracing::info!("{address} is closed for another process that waits for it with other settings");
+            }
             return None;
         }
         self.held.becomes(Held::Here, Held::Asked);
-        (*self.held.0.borrow() == Held::Asked).then_some(Promise(self))
+        let is_asked = *self.held.0.borrow() == Held::Asked;
+        is_asked.then(|| Promise(self))
     }
 
     /// Sends the sockets, or none where another has them.
@@ -177,5 +181,30 @@ impl Offered {
         });
         sent?;
         if is_passed { Ok(()) } else { descriptors::send(asker, &[0; 4], &[] as &[TcpListener]) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_process_has_taken_no_other_is_promised() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1080));
+        let offered = Offered { address, settings: "same".into(), sockets: Vec::new(), held: Holder::here() };
+        let held = offered.held.subscribe();
+        // Two ask, the first leaves without them.
+        let (first, second) = (offered.promise("same"), offered.promise("same"));
+        assert!(first.is_some() && second.is_some());
+        drop(first);
+        assert_eq!(*held.borrow(), Held::Here);
+        drop(second);
+        assert!(offered.promise("other").is_none());
+        assert_eq!(*held.borrow(), Held::Wanted);
+        for gone in [Held::Passed, Held::Closed] {
+            offered.held.0.send_replace(gone);
+            assert!(offered.promise("same").is_none() && offered.promise("other").is_none());
+            assert_eq!(*held.borrow(), gone);
+        }
     }
 }

@@ -19,8 +19,10 @@ use tokio::time::timeout;
 
 use crate::exit::spare::Spare;
 
+mod cache;
 mod files;
 mod lenient;
+mod query;
 mod servers;
 mod zoned;
 
@@ -29,6 +31,10 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a look-up waits for files that have changed. One that takes longer to read counts from then on.
 const FOR_CHANGES: Duration = Duration::from_millis(100);
+
+/// The most addresses of a name that are tried, and that are kept of it in each family. Without this bound the owner of a name
+/// would decide how many connections a request makes, and how much memory its answer takes.
+pub const MOST_ADDRESSES: usize = 16;
 
 /// Resolves names and caches the answers. One for all threads.
 pub struct Resolver(Arc<Shared>);

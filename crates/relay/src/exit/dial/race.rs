@@ -16,7 +16,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Dial, attempt, failure, timed_out};
-use crate::exit::names::Unknown;
+use crate::exit::names::{MOST_ADDRESSES, Unknown};
 use crate::exit::policy::{Policy, Refusal};
 use crate::exit::spare::Counted;
 
@@ -26,9 +26,7 @@ const HEAD_START: Duration = Duration::from_millis(250);
 /// The maximum wait for IPv6 addresses once there are IPv4 addresses (RFC 8305 §3, Resolution Delay).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
-/// How many addresses of a name are tried at most, and how many at the same time. Without these bounds the owner of a name
-/// would decide how many connections a request makes.
-const MOST: usize = 16;
+/// How many addresses of a name are tried at the same time, of at most [`MOST_ADDRESSES`].
 const AT_ONCE: usize = 3;
 
 /// Connects to a name, as [`Dial::connect`].
@@ -178,7 +176,7 @@ impl<'a> Race<'a> {
     }
 
     fn add(&mut self, address: SocketAddr) {
-        if self.added == MOST {
+        if self.added == MOST_ADDRESSES {
             return;
         }
         self.added += 1;
@@ -214,8 +212,8 @@ impl<'a> Race<'a> {
     /// Tries the next address if there is room for it. If there is none, it replaces the oldest attempt, as soon as that has
     /// had its share of the time.
     fn start(&mut self, target: &Target) {
-        // A share such that `MOST` addresses, `AT_ONCE` at a time, have one each within the limit.
-        let share = self.dial.limit * AT_ONCE as u32 / (MOST + AT_ONCE) as u32;
+        // A share such that `MOST_ADDRESSES` addresses, `AT_ONCE` at a time, have one each within the limit.
+        let share = self.dial.limit * AT_ONCE as u32 / (MOST_ADDRESSES + AT_ONCE) as u32;
         let counted = if self.running.is_empty() {
             None
         } else if let Some(counted) = (self.running.len() < AT_ONCE).then(|| self.dial.spare.one()).flatten() {

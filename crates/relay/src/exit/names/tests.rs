@@ -78,7 +78,7 @@ impl Server {
     /// A resolver that asks these servers.
     fn names_of_all(all: &[&Self], limit: Duration, resolv_conf: &str, hosts: &str) -> Resolver {
         let config = |server: &&Self| {
-            let mut config = NameServerConfig::udp_and_tcp(server.address.ip());
+            let mut config = NameServerConfig::udp(server.address.ip());
             config.connections.iter_mut().for_each(|connection| connection.port = server.address.port());
             config
         };

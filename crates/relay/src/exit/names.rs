@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::exit::spare::Spare;
+use crate::exit::spare::LookUp;
 
 mod cache;
 mod files;
@@ -110,7 +110,7 @@ impl Resolver {
     /// turn, until one has an address. A name is left out if `wanted` is false for it, so the addresses are those of the last
     /// name for which `wanted` was called.
     ///
-    /// Queries to name servers use descriptors of `spare`. The look-up waits for them. It is given up when it has taken long
+    /// What is known waits for nothing. To ask a name server, `look_up` waits for its turn. It is given up when it has taken long
     /// while others wait.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ impl Resolver {
     pub async fn find(
         &self,
         host: &str,
-        spare: &Spare,
+        look_up: &LookUp<'_>,
         wanted: impl Fn(&str) -> bool,
         tell: impl Fn(IpAddr),
     ) -> Result<(), Unknown> {
@@ -135,13 +135,7 @@ impl Resolver {
         let Some(servers) = &asked.servers else {
             return Err(Unknown::NoServer);
         };
-        let asking = servers.find(host, wanted, tell);
-        let _counted = spare.look_up().await;
-        tokio::select! {
-            biased;
-            found = asking => found,
-            () = spare.give_way() => Err(Unknown::Crowded),
-        }
+        servers.find(host, &look_up.turn(), wanted, tell).await
     }
 
     /// What the files say. While they are read anew, it is what they said before, but never from before [`Resolver::forget`].

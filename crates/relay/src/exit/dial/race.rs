@@ -38,10 +38,10 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
     let expansion = Mutex::new(Expansion::default());
     let wanted = |name: &str| {
         let mut expansion = lock(&expansion);
-        expansion.is_asked_for = true;
         dial.policy.is_none_or(|policy| expansion.switch_to(policy, name))
     };
-    let mut lookup = pin!(dial.names.find(&host, dial.spare, wanted, tell));
+    let turn = dial.spare.look_up(dial.asker);
+    let mut lookup = pin!(dial.names.find(&host, &turn, wanted, tell));
     let mut deadline = pin!(sleep(dial.limit));
     let mut race = Race::new(dial);
     loop {
@@ -53,7 +53,7 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
                 // refused an address.
                 match race.added == 0 && race.is_open {
                     true if race.refusal.is_some() => {}
-                    true if !lock(&expansion).is_asked_for => race.note(unanswered(&host, &Unknown::NoTurn)),
+                    true if !turn.has_begun() => race.note(unanswered(&host, &Unknown::NoTurn)),
                     true => race.note(unanswered(&host, &Unknown::Timeout)),
                     false => race.note(timed_out(target)),
                 }
@@ -99,8 +99,6 @@ fn unanswered(host: &str, why: &Unknown) -> Failure {
 /// The name that is being looked up. The search list may have made it of the name that was asked for.
 #[derive(Default)]
 struct Expansion<'a> {
-    /// Whether the look-up has had its turn.
-    is_asked_for: bool,
     policy: Option<Policy<'a>>,
     /// Why a name was left out, if one was.
     refusal: Option<Refusal>,

@@ -17,6 +17,7 @@ use super::Unknown;
 use super::cache::{Answer, Answers, Found};
 use super::query::Queries;
 use super::zoned::Zoned;
+use crate::exit::spare::Turn;
 
 /// `SILENT`: for this time after a server did not answer, the next one is asked beside it after `SHORT`, so that not every name
 /// waits for it. It keeps its place in the order and its whole timeout.
@@ -86,16 +87,17 @@ impl Servers {
     pub(super) async fn find(
         &self,
         host: &str,
+        turn: &Turn<'_>,
         wanted: impl Fn(&str) -> bool,
         tell: impl Fn(IpAddr),
     ) -> Result<(), Unknown> {
         let mut failures = Failures::default();
-        for Asked { name, is_exact } in self.names(host) {
+        for Candidate { name, is_exact } in self.names(host) {
             if !is_exact && failures.search_is_over || !wanted(&name.to_ascii()) {
                 continue;
             }
-            match self.ask(&name, &tell).await {
-                Err(why) if !matches!(why, Unknown::Unreachable | Unknown::NoDescriptor) => {
+            match self.ask(&name, turn, &tell).await {
+                Err(why) if !matches!(why, Unknown::Unreachable | Unknown::NoDescriptor | Unknown::Crowded) => {
                     failures.note(why, is_exact);
                 }
                 other => return other,
@@ -105,19 +107,19 @@ impl Servers {
     }
 
     /// The names that `host` may stand for, in the order in which resolv.conf(5) says to ask for them.
-    fn names(&self, host: &str) -> Vec<Asked> {
+    fn names(&self, host: &str) -> Vec<Candidate> {
         let Ok(name) = Name::from_ascii(host) else { return Vec::new() };
         let absolute = |mut name: Name| {
             name.set_fqdn(true);
             name
         };
-        let exact = Asked { name: absolute(name.clone()), is_exact: true };
+        let exact = Candidate { name: absolute(name.clone()), is_exact: true };
         if name.is_fqdn() {
             return vec![exact];
         }
         let in_domain = |domain: &Name| name.clone().append_domain(domain).ok().map(absolute);
         let in_domains = self.search.iter().filter_map(in_domain);
-        let mut names: Vec<_> = in_domains.map(|name| Asked { name, is_exact: false }).collect();
+        let mut names: Vec<_> = in_domains.map(|name| Candidate { name, is_exact: false }).collect();
         let dots = host.bytes().filter(|&b| b == b'.').count();
         let is_left_out = self.no_tld_query && dots == 0 && !names.is_empty();
         if dots >= self.ndots {
@@ -130,9 +132,9 @@ impl Servers {
     }
 
     /// Asks for the addresses of both families at the same time, unless resolv.conf wants IPv4 alone.
-    async fn ask(&self, name: &Name, tell: impl Fn(IpAddr)) -> Result<(), Unknown> {
+    async fn ask(&self, name: &Name, turn: &Turn<'_>, tell: impl Fn(IpAddr)) -> Result<(), Unknown> {
         let family = async |kind| {
-            let found = self.look_up(name, kind).await?;
+            let found = self.look_up(name, kind, turn).await?;
             found.iter().copied().for_each(&tell);
             Ok(())
         };
@@ -150,12 +152,21 @@ impl Servers {
 }
 
 impl Servers {
-    /// The addresses of a name in one family: as it was answered before, or as the servers say now.
-    async fn look_up(&self, name: &Name, kind: RecordType) -> Found {
+    /// The addresses of a name in one family: as it was answered before, or as the servers say when it is their turn to be asked.
+    async fn look_up(&self, name: &Name, kind: RecordType, turn: &Turn<'_>) -> Found {
         if let Some(found) = self.answers.get(name, kind) {
             return found;
         }
-        let answer = self.ask_all(name, kind).await;
+        turn.begin(self.descriptors()).await;
+        // Another look-up may have asked for it meanwhile.
+        if let Some(found) = self.answers.get(name, kind) {
+            return found;
+        }
+        let answer = tokio::select! {
+            biased;
+            answer = self.ask_all(name, kind) => answer,
+            () = turn.is_over() => Unknown::Crowded.into(),
+        };
         let found = answer.found.clone();
         self.answers.put(name, kind, answer);
         found
@@ -173,6 +184,13 @@ impl Servers {
             }
         }
         said
+    }
+
+    /// The most descriptors that a look-up has at a time: each family is asked for at each server, if one after the other is
+    /// silent, and a query has one.
+    fn descriptors(&self) -> u32 {
+        let families = if self.no_aaaa { 1 } else { 2 };
+        families * u32::try_from(self.servers.len()).unwrap_or(u32::MAX)
     }
 
     /// The servers in the order in which they are asked, and which of them have been silent.
@@ -217,10 +235,10 @@ fn ask_in_turn<'a>(
 
 impl OneServer {
     async fn look_up(&self, name: &Name, kind: RecordType) -> Answer {
-        let turn = Turn { server: self, since: Instant::now() };
+        let asked = Asked { server: self, since: Instant::now() };
         let answer = Answer::of(self.resolver.lookup(name.clone(), kind).await);
         if !matches!(answer.found, Err(Unknown::Timeout)) {
-            turn.end();
+            asked.end();
         }
         answer
     }
@@ -234,14 +252,14 @@ impl OneServer {
     }
 }
 
-/// A server's turn. If the turn ends late and without an answer, the server was silent, even if nobody waits for the answer
-/// any longer.
-struct Turn<'a> {
+/// A server that is being asked. If that ends late and without an answer, the server was silent, even if nobody waits for the
+/// answer any longer.
+struct Asked<'a> {
     server: &'a OneServer,
     since: Instant,
 }
 
-impl Turn<'_> {
+impl Asked<'_> {
     /// The server has answered, or cannot be reached.
     fn end(self) {
         *self.server.silent() = None;
@@ -249,7 +267,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Asked<'_> {
     fn drop(&mut self) {
         if self.since.elapsed() >= GIVEN_UP.min(self.server.resolver.options().timeout) {
             *self.server.silent() = Some(Instant::now());
@@ -276,7 +294,7 @@ fn more_telling(earlier: Answer, later: Answer) -> Answer {
 }
 
 /// One of the names that a host may stand for.
-struct Asked {
+struct Candidate {
     name: Name,
     /// As the client has written it, and not completed by a domain.
     is_exact: bool,

@@ -12,6 +12,7 @@ use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
 use super::servers::Servers;
 use super::*;
+use crate::exit::spare::{Asker, Spare};
 
 mod answers;
 mod files;
@@ -142,9 +143,19 @@ fn both(name: &str) -> Vec<(String, RecordType)> {
 
 /// The addresses, in order.
 fn find(names: &Resolver, host: &str) -> Result<Vec<IpAddr>, Unknown> {
+    // Enough for three servers.
+    find_with(&Spare::new(6), names, host)
+}
+
+fn find_with(spare: &Spare, names: &Resolver, host: &str) -> Result<Vec<IpAddr>, Unknown> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let found = Mutex::new(Vec::new());
-    runtime.block_on(names.find(host, &Spare::new(4), |_| true, |ip| found.lock().unwrap().push(ip)))?;
+    runtime.block_on(names.find(
+        host,
+        &spare.look_up(Asker::default()),
+        |_| true,
+        |ip| found.lock().unwrap().push(ip),
+    ))?;
     let mut found = found.into_inner().unwrap();
     found.sort();
     Ok(found)
@@ -181,6 +192,16 @@ fn that_there_is_no_such_name_and_no_address_is_remembered_too() {
         assert_eq!(find(&names, name), Err(why.clone()));
         assert_eq!(server.asked(), []);
         assert_eq!(why.code(), FailureCode::NameNotFound);
+    }
+}
+
+#[test]
+fn what_is_known_waits_for_no_turn() {
+    let server = Server::new(&[("web.b.example", Says::Addresses(600, vec![V4]))]);
+    let names = server.names(&["a.example", "b.example"], "");
+    for spare in [Spare::new(6), Spare::new(0)] {
+        assert_eq!(find_with(&spare, &names, "web"), Ok(vec![V4]));
+        assert_eq!(find_with(&spare, &names, "web.a.example."), Err(Unknown::NoSuchName));
     }
 }
 

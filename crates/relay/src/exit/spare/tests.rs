@@ -3,10 +3,12 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 
+type InTurn<'a> = Pin<Box<dyn Future<Output = Option<Counted<'a>>> + 'a>>;
+
 /// Look-ups that wait, each with its name, and the descriptors of those that have begun.
 struct Asking<'a> {
     spare: &'a Spare,
-    waiting: Vec<(&'static str, Pin<Box<dyn Future<Output = Option<Counted<'a>>> + 'a>>)>,
+    waiting: Vec<(&'static str, InTurn<'a>)>,
     begun: Vec<(&'static str, Option<Counted<'a>>)>,
 }
 

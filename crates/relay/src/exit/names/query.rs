@@ -12,6 +12,7 @@ use hickory_resolver::net::udp::UdpClientStream;
 use hickory_resolver::net::xfer::{DnsHandle, DnsRequestSender, DnsResponseStream, FirstAnswer};
 use hickory_resolver::proto::op::{DnsRequest, DnsResponse};
 use hickory_resolver::{ConnectionProvider, PoolContext};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -95,6 +96,8 @@ impl Asked {
         let length = u16::try_from(query.len()).map_err(|_| NetError::from("a query of more than 65535 bytes"))?;
         let exchange = async {
             let mut stream = TcpStream::connect(self.sockets.with_zone(self.address)).await?;
+            // The kernel would keep the port for a minute, and one name server has few of them.
+            SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
             stream.write_all(&[&length.to_be_bytes(), &query[..]].concat()).await?;
             loop {
                 let mut answer = vec![0; stream.read_u16().await?.into()];

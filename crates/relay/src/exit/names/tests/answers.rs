@@ -111,7 +111,7 @@ fn an_answer_that_is_long_or_in_part_malformed_counts() {
     ] {
         assert_eq!(found(&[&server(by_udp, by_tcp)]), end, "{what}");
     }
-    // The resolver drops what is malformed by TCP, so this server is silent.
+    // Nothing is left of it, so the next server is asked.
     let (first, second) = (server(cut.clone(), Some(cut)), server(right(), None));
     assert_eq!(found(&[&first, &second]), Ok(1), "malformed by UDP and TCP");
 }
@@ -122,6 +122,7 @@ fn of_a_name_with_thousands_of_addresses_no_more_are_read_and_kept_than_are_trie
     let truncated = Raw { flags: ANSWER | 0x0200, answers: vec![], additionals: vec![] };
     let server = server(truncated, Some(Raw::new((0..4000).map(|i| address(i as u8)).collect(), vec![])));
     assert_eq!(found(&[&server]), Ok(MOST_ADDRESSES));
+    assert_eq!(sockets_to(&[server.address.port()]), 0, "the next name is asked for by UDP again");
     let query = b"\x01\x02\x01\0\0\x01\0\0\0\0\0\0\x03web\x07example\0\0\x01\0\x01";
     for record in [address(7), record(ASKED, CNAME, b"\x01a\xc0\x0c"), record(ASKED, OPT, b"x")] {
         let answer = Raw::new(vec![record; 3000], vec![]).bytes(query);

@@ -112,16 +112,6 @@ fn what_a_later_server_does_not_know_counts_only_if_the_silent_one_before_it_has
     }
 }
 
-/// How many sockets are connected to these ports.
-fn sockets_to(ports: &[u16]) -> usize {
-    let is_one = |line: &str| {
-        let peer = line.split_whitespace().nth(2).and_then(|peer| peer.rsplit_once(':'));
-        peer.is_some_and(|(_, port)| u16::from_str_radix(port, 16).is_ok_and(|port| ports.contains(&port)))
-    };
-    let files = ["/proc/self/net/udp", "/proc/self/net/tcp"].map(|file| std::fs::read_to_string(file).unwrap());
-    files.iter().flat_map(|file| file.lines()).filter(|line| is_one(line)).count()
-}
-
 /// Each server gets the query again meanwhile.
 #[test]
 fn a_look_up_has_one_descriptor_for_each_family_and_server() {

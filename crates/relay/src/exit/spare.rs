@@ -4,6 +4,8 @@
 //!
 //! Look-ups that wait take turns by whoever asks: the nodes and the sites of clients, and within each its clients' addresses.
 
+use std::collections::HashMap;
+use std::future::pending;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,6 +44,8 @@ struct Waiting {
     /// Whether a look-up is the next one to get descriptors. Those of the queue wait until it has them.
     has_head: bool,
     queue: FairQueue<Who, oneshot::Sender<()>>,
+    /// How many look-ups each group has that have begun.
+    begun: HashMap<Who, usize>,
 }
 
 /// Who takes turns.
@@ -99,18 +103,19 @@ impl Spare {
         LookUp { spare: self, asker, has_begun: AtomicBool::new(false) }
     }
 
-    /// Waits for `descriptors` in turn. It never returns `None`.
-    async fn in_turn(&self, asker: &Asker<'_>, descriptors: u32) -> Option<Counted<'_>> {
+    /// Waits for `descriptors` in turn.
+    async fn in_turn(&self, asker: &Asker<'_>, descriptors: u32) -> Begun<'_> {
+        let (group, member) = asker.places();
         let mut entry = {
             let mut waiting = self.lock();
             if waiting.has_head {
                 let (sender, called) = oneshot::channel();
-                let (group, member) = asker.places();
                 let number = waiting.queue.enter(group.clone(), member.clone(), sender);
-                Entry { spare: self, queued: Some((group, member, number, called)) }
+                Entry { spare: self, queued: Some((group.clone(), member, number, called)) }
             } else {
                 if let Ok(counted) = self.free.try_acquire_many(descriptors) {
-                    return Some(counted);
+                    drop(waiting);
+                    return Begun::new(self, group, Some(counted));
                 }
                 waiting.has_head = true;
                 Entry { spare: self, queued: None }
@@ -120,11 +125,16 @@ impl Spare {
             // The sender stays in the queue until it is used.
             let _ = called.await;
         }
-        self.free.acquire_many(descriptors).await.ok()
+        // It is never closed.
+        let counted = self.free.acquire_many(descriptors).await.ok();
+        Begun::new(self, group, counted)
     }
 
-    fn is_waited_for(&self) -> bool {
-        self.lock().has_head
+    /// Whether others wait and no group has begun more look-ups than this one.
+    fn is_wanted_of(&self, group: &Who) -> bool {
+        let waiting = self.lock();
+        let own = waiting.begun.get(group).copied().unwrap_or_default();
+        waiting.has_head && waiting.begun.values().all(|begun| *begun <= own)
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -153,6 +163,34 @@ impl Drop for Entry<'_> {
     }
 }
 
+/// A look-up that has its descriptors until this is dropped.
+#[derive(Debug)]
+struct Begun<'a> {
+    spare: &'a Spare,
+    group: Who,
+    since: Instant,
+    _counted: Option<Counted<'a>>,
+}
+
+impl<'a> Begun<'a> {
+    fn new(spare: &'a Spare, group: Who, counted: Option<Counted<'a>>) -> Self {
+        *spare.lock().begun.entry(group.clone()).or_default() += 1;
+        Self { spare, group, since: Instant::now(), _counted: counted }
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.spare.lock();
+        if let Some(begun) = waiting.begun.get_mut(&self.group) {
+            *begun -= 1;
+            if *begun == 0 {
+                waiting.begun.remove(&self.group);
+            }
+        }
+    }
+}
+
 /// A look-up, which may have its turn or not.
 #[derive(Debug)]
 pub struct LookUp<'a> {
@@ -177,25 +215,26 @@ impl LookUp<'_> {
 #[derive(Debug)]
 pub struct Turn<'a> {
     look_up: &'a LookUp<'a>,
-    begun: OnceCell<(Option<Counted<'a>>, Instant)>,
+    begun: OnceCell<Begun<'a>>,
 }
 
 impl Turn<'_> {
     /// Waits for the turn, which comes with so many descriptors, unless it has come.
     pub async fn begin(&self, descriptors: u32) {
         let begin = async || {
-            let counted = self.look_up.spare.in_turn(&self.look_up.asker, descriptors).await;
+            let begun = self.look_up.spare.in_turn(&self.look_up.asker, descriptors).await;
             self.look_up.has_begun.store(true, Ordering::Relaxed);
-            (counted, Instant::now())
+            begun
         };
         self.begun.get_or_init(begin).await;
     }
 
-    /// Completes when the turn has taken too long and others wait for theirs.
+    /// Completes when the turn has taken too long, others wait for theirs, and this one is of those who have most. Before it has
+    /// begun it is not over.
     pub async fn is_over(&self) {
-        let begun = self.begun.get().map_or_else(Instant::now, |(_, begun)| *begun);
-        sleep_until(begun + WHILE_OTHERS_WAIT).await;
-        while !self.look_up.spare.is_waited_for() {
+        let Some(begun) = self.begun.get() else { return pending().await };
+        sleep_until(begun.since + WHILE_OTHERS_WAIT).await;
+        while !begun.spare.is_wanted_of(&begun.group) {
             sleep(CHECK_INTERVAL).await;
         }
     }

@@ -3,13 +3,13 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 
-type InTurn<'a> = Pin<Box<dyn Future<Output = Option<Counted<'a>>> + 'a>>;
+type InTurn<'a> = Pin<Box<dyn Future<Output = Begun<'a>> + 'a>>;
 
 /// Look-ups that wait, each with its name, and the descriptors of those that have begun.
 struct Asking<'a> {
     spare: &'a Spare,
     waiting: Vec<(&'static str, InTurn<'a>)>,
-    begun: Vec<(&'static str, Option<Counted<'a>>)>,
+    begun: Vec<(&'static str, Begun<'a>)>,
 }
 
 const DESCRIPTORS: u32 = 2;
@@ -31,8 +31,8 @@ impl<'a> Asking<'a> {
         for _ in 0..=self.waiting.len() {
             let begun = &mut self.begun;
             self.waiting.retain_mut(|(name, waiting)| match waiting.as_mut().poll(&mut context) {
-                Poll::Ready(counted) => {
-                    begun.push((*name, counted));
+                Poll::Ready(look_up) => {
+                    begun.push((*name, look_up));
                     false
                 }
                 Poll::Pending => true,
@@ -70,7 +70,7 @@ fn askers_take_turns() {
     asking.enter("n3", of_node("192.0.2.4"));
     asking.enter("own", Asker::default());
     assert_eq!(asking.order(), ["a1", "a2", "a3", "b1", "n1", "own", "a4", "n3", "a5", "n2"]);
-    assert!(!spare.is_waited_for() && spare.one().is_some());
+    assert!(!spare.lock().has_head && spare.one().is_some());
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn an_asker_alone_has_all_descriptors() {
         asking.enter(name, client("192.0.2.1"));
     }
     assert_eq!(asking.begun.len(), 3);
-    assert!(spare.is_waited_for());
+    assert!(spare.lock().has_head);
 }
 
 #[test]
@@ -100,5 +100,26 @@ fn whoever_stops_waiting_keeps_no_turn() {
     assert_eq!(spare.lock().queue.len(), 0);
     asking.enter("e", client("192.0.2.5"));
     assert_eq!(asking.order(), ["a", "d", "e"]);
-    assert!(!spare.is_waited_for());
+    assert!(!spare.lock().has_head && spare.lock().begun.is_empty());
+}
+
+#[test]
+fn those_who_have_most_give_way() {
+    let spare = Spare::new(3 * DESCRIPTORS as usize);
+    let mut asking = Asking::new(&spare);
+    for name in ["a1", "a2"] {
+        asking.enter(name, client("192.0.2.1"));
+    }
+    asking.enter("b1", client("192.0.2.2"));
+    let wanted = |asking: &Asking<'_>| -> Vec<&str> {
+        let begun = asking.begun.iter().filter(|(_, begun)| spare.is_wanted_of(&begun.group));
+        begun.map(|(name, _)| *name).collect()
+    };
+    assert!(wanted(&asking).is_empty(), "nobody waits");
+    asking.enter("c1", client("192.0.2.3"));
+    assert_eq!(wanted(&asking), ["a1", "a2"]);
+    asking.enter("a3", client("192.0.2.1"));
+    asking.begun.remove(0);
+    asking.poll();
+    assert_eq!(wanted(&asking), ["a2", "b1", "c1"], "all have as many");
 }

@@ -1,4 +1,5 @@
 //! Who may use this node, and how much of it.
 
+pub mod fair_queue;
 pub mod logins;
 pub mod quota;

@@ -20,6 +20,7 @@ use crate::config::route::Way;
 use crate::config::{Config, Peer};
 use crate::exit::dial::used::{self, Made};
 use crate::exit::policy::{ChosenBy, Policy, Refusal};
+use crate::exit::spare::Asker;
 use crate::overlay::{Arrival, OnLeg, StreamId, Taken};
 use crate::peer::{Early, open};
 use crate::shared::Node;
@@ -141,6 +142,8 @@ pub struct Destination<'a> {
     address: Option<SocketAddr>,
     /// The client's address, if the exit may use it.
     client: Option<SocketAddr>,
+    /// Who asks for it.
+    asker: Asker<'a>,
     /// The service class that its client has.
     class: Option<&'a str>,
     /// What its stream is called between its ends, if it is.
@@ -152,12 +155,26 @@ pub struct Destination<'a> {
 impl<'a> Destination<'a> {
     /// A destination that a client asks for.
     pub fn asked(target: &'a Target) -> Self {
-        Self { target, chosen_by: ChosenBy::Client, address: None, client: None, class: None, id: None, passed: &[] }
+        Self {
+            target,
+            chosen_by: ChosenBy::Client,
+            address: None,
+            asker: Asker::default(),
+            client: None,
+            class: None,
+            id: None,
+            passed: &[],
+        }
     }
 
     /// The same for the client at this address, which the exit may use.
     pub fn on_behalf_of(self, client: Option<SocketAddr>) -> Self {
         Self { client, ..self }
+    }
+
+    /// The same for this asker.
+    pub fn asked_by(self, asker: Asker<'a>) -> Self {
+        Self { asker, ..self }
     }
 
     /// The same for a client of this class; with `None` nothing is said of it.
@@ -177,7 +194,16 @@ impl<'a> Destination<'a> {
 
     /// A destination that this node's configuration names.
     pub fn configured(target: &'a Target) -> Self {
-        Self { target, chosen_by: ChosenBy::Operator, address: None, client: None, class: None, id: None, passed: &[] }
+        Self {
+            target,
+            chosen_by: ChosenBy::Operator,
+            address: None,
+            asker: Asker::default(),
+            client: None,
+            class: None,
+            id: None,
+            passed: &[],
+        }
     }
 }
 
@@ -309,7 +335,7 @@ pub async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure>
     let client = to.client.filter(|&client| config.exit.acts_as(client));
     let known = to.address.map(Target::from);
     let target = known.as_ref().unwrap_or(to.target);
-    let stream = node.dial(&config.tcp, client, config.limits.connect, Some(&policy)).connect(target).await?;
+    let stream = node.dial(to.asker, &config.tcp, client, config.limits.connect, Some(&policy)).connect(target).await?;
     let mut side = Side::host(stream);
     side.has_transparent_address = client.is_some();
     // A name's addresses may be of either family, and a socket with a fallback does not have the options of the configuration.

@@ -29,7 +29,7 @@ use crate::config::{Config, ListenerKind, Tcp};
 use crate::exit::dial::{Dial, used};
 use crate::exit::names::Resolver;
 use crate::exit::policy::{OwnAddresses, Policy};
-use crate::exit::spare::{self, Counted, Spare};
+use crate::exit::spare::{self, Asker, Counted, Spare};
 use crate::overlay::{Overlay, Owner, Still};
 use crate::pool::Pool;
 use crate::shared::builds::Builds;
@@ -329,16 +329,17 @@ impl Node {
         }
     }
 
-    /// A way to make connections: with these TCP settings, from the address of `client` if there is one, within `limit`, and
-    /// not to addresses that `policy` refuses.
+    /// A way to make connections: for `asker`, with these TCP settings, from the address of `client` if there is one, within
+    /// `limit`, and not to addresses that `policy` refuses.
     pub fn dial<'a>(
         &'a self,
+        asker: Asker<'a>,
         tcp: &'a Tcp,
         client: Option<SocketAddr>,
         limit: Duration,
         policy: Option<&'a Policy<'a>>,
     ) -> Dial<'a> {
-        Dial { client, tcp, names: &self.names, spare: &self.spare, limit, policy }
+        Dial { client, tcp, names: &self.names, asker, spare: &self.spare, limit, policy }
     }
 
     /// Reserves one descriptor beyond the two of each connection. `None` if there is none to spare.

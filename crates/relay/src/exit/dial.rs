@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::config::Tcp;
 use crate::exit::names::Resolver;
 use crate::exit::policy::Policy;
-use crate::exit::spare::Spare;
+use crate::exit::spare::{Asker, Spare};
 use crate::host::congestion;
 
 mod race;
@@ -31,6 +31,8 @@ pub struct Dial<'a> {
     pub tcp: &'a Tcp,
     /// Resolves names.
     pub names: &'a Resolver,
+    /// Whom names are looked up for.
+    pub asker: Asker<'a>,
     /// The descriptors that it may open beside its own socket.
     pub spare: &'a Spare,
     /// The time limit, for all addresses together.

@@ -4,45 +4,55 @@
 //! Nothing else is consulted, neither nsswitch.conf nor multicast DNS. Both files are read again when they have changed. A line
 //! that makes no sense is left out, with a warning.
 
-use std::fs::{self, Metadata};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ekiden_files::{FileKind, ReadError};
-use ekiden_net::device;
 use ekiden_relay_proto::FailureCode;
-use ekiden_relay_proto::names::{Hosts, Odd, ResolvConf};
+use files::{Files, Loaded};
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
-use servers::Servers;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
-use crate::exit::spare::Spare;
+use crate::exit::spare::LookUp;
 
+mod cache;
+mod files;
 mod lenient;
+mod query;
 mod servers;
 mod zoned;
-
-/// The maximum number of left-out lines that are logged for each file.
-const ODD_MOST: usize = 5;
 
 /// The files are checked for changes by the first look-up after this time.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long a look-up waits for files that have changed. One that takes longer to read counts from then on.
+const FOR_CHANGES: Duration = Duration::from_millis(100);
+
+/// The most addresses of a name that are tried, and that are kept of it in each family. Without this bound the owner of a name
+/// would decide how many connections a request makes, and how much memory its answer takes.
+pub const MOST_ADDRESSES: usize = 16;
+
 /// Resolves names and caches the answers. One for all threads.
-pub struct Resolver {
+pub struct Resolver(Arc<Shared>);
+
+struct Shared {
     files: Files,
-    /// What the files said when they were last read, and when they were last checked for changes.
-    loaded: Mutex<Option<(Arc<Loaded>, Instant)>>,
+    /// What the files said when they were last read. `None`: they have not been read.
+    loaded: watch::Sender<Option<Arc<Loaded>>>,
+    state: Mutex<State>,
 }
 
-/// The paths of the two files.
-struct Files {
-    resolv_conf: PathBuf,
-    hosts: PathBuf,
+#[derive(Default)]
+struct State {
+    /// When the files were last checked for changes.
+    checked: Option<Instant>,
+    is_loading: bool,
+    /// How often the answers have been forgotten.
+    forgotten: u64,
 }
 
 /// Why there is no address for a name.
@@ -80,25 +90,6 @@ pub enum Unknown {
     Failed(String),
 }
 
-/// The contents of both files when they were read.
-struct Loaded {
-    /// Of resolv.conf and the hosts file, so that a change is noticed. `None`: there was no such file.
-    versions: [Option<FileVersion>; 2],
-    hosts: Hosts,
-    servers: Option<Servers>,
-    /// The zones that name servers have, with the index of the interface: one that comes, goes or is made anew has another.
-    zones: Vec<(String, Option<u32>)>,
-}
-
-impl Loaded {
-    fn has_its_zones(&self) -> bool {
-        self.zones.iter().all(|(zone, index)| device::zone_index(zone).ok() == *index)
-    }
-}
-
-/// Changes with a file's content: its modification time (seconds, nanoseconds), inode and length.
-type FileVersion = (i64, i64, u64, u64);
-
 impl Resolver {
     /// Resolves by /etc/resolv.conf and /etc/hosts.
     pub fn of_system() -> Self {
@@ -106,12 +97,12 @@ impl Resolver {
     }
 
     fn of(files: Files) -> Self {
-        Self { files, loaded: Mutex::default() }
+        Self(Arc::new(Shared { files, loaded: watch::Sender::default(), state: Mutex::default() }))
     }
 
-    /// Drops all cached answers. The next look-up reads the files again.
+    /// Drops all cached answers. The next look-up waits until the files have been read again.
     pub fn forget(&self) {
-        *self.lock() = None;
+        self.0.lock().forgotten += 1;
     }
 
     /// Looks `host` up and gives its addresses to `tell`, those of each family as soon as they are known. The hosts file is
@@ -119,7 +110,7 @@ impl Resolver {
     /// turn, until one has an address. A name is left out if `wanted` is false for it, so the addresses are those of the last
     /// name for which `wanted` was called.
     ///
-    /// Queries to name servers use descriptors of `spare`. The look-up waits for them. It is given up when it has taken long
+    /// What is known waits for nothing. To ask a name server, `look_up` waits for its turn. It is given up when it has taken long
     /// while others wait.
     ///
     /// # Errors
@@ -127,46 +118,110 @@ impl Resolver {
     pub async fn find(
         &self,
         host: &str,
-        spare: &Spare,
+        look_up: &LookUp<'_>,
         wanted: impl Fn(&str) -> bool,
         tell: impl Fn(IpAddr),
     ) -> Result<(), Unknown> {
-        let loaded = self.current();
-        let mut known = loaded.hosts.addresses(host).peekable();
-        if known.peek().is_some() {
-            // A name that has an address there, in either family, is not asked for elsewhere.
-            known.for_each(tell);
-            return Ok(());
-        }
-        let Some(servers) = &loaded.servers else {
+        let asked = {
+            let loaded = self.current().await;
+            let mut known = loaded.hosts.value.addresses(host).peekable();
+            if known.peek().is_some() {
+                // A name that has an address there, in either family, is not asked for elsewhere.
+                known.for_each(tell);
+                return Ok(());
+            }
+            loaded.name_servers.value.clone()
+        };
+        let Some(servers) = &asked.servers else {
             return Err(Unknown::NoServer);
         };
-        let asking = servers.find(host, wanted, tell);
-        let _counted = spare.look_up().await;
-        tokio::select! {
-            biased;
-            found = asking => found,
-            () = spare.give_way() => Err(Unknown::Crowded),
-        }
+        servers.find(host, &look_up.turn(), wanted, tell).await
     }
 
-    fn current(&self) -> Arc<Loaded> {
-        let mut loaded = self.lock();
-        match &mut *loaded {
-            Some((loaded, looked)) if looked.elapsed() < CHECK_INTERVAL => return loaded.clone(),
-            Some((loaded, looked)) if loaded.versions == self.files.versions() && loaded.has_its_zones() => {
-                *looked = Instant::now();
-                return loaded.clone();
+    /// What the files say. While they are read anew, it is what they said before, but never from before [`Resolver::forget`].
+    async fn current(&self) -> Arc<Loaded> {
+        let mut loaded = self.0.loaded.subscribe();
+        let before = loaded.borrow_and_update().clone();
+        let forgotten = self.0.lock().forgotten;
+        let is_fresh = |loaded: &Loaded| loaded.forgotten >= forgotten;
+        let is_loading = self.0.check(before.as_deref());
+        match before.filter(|before| is_fresh(before)) {
+            Some(before) if !is_loading => before,
+            Some(before) => match timeout(FOR_CHANGES, loaded.changed()).await {
+                Ok(_) => loaded.borrow().clone().unwrap_or(before),
+                Err(_) => before,
+            },
+            None => loop {
+                if let Some(loaded) = loaded.borrow_and_update().clone().filter(|loaded| is_fresh(loaded)) {
+                    return loaded;
+                }
+                // It is never closed.
+                let _ = loaded.changed().await;
+            },
+        }
+    }
+}
+
+impl Shared {
+    /// Begins to read the files if that is due. Whether they are being read.
+    fn check(self: &Arc<Self>, before: Option<&Loaded>) -> bool {
+        let mut state = self.lock();
+        let is_forgotten = before.is_none_or(|before| before.forgotten != state.forgotten);
+        let is_due = is_forgotten || state.checked.is_none_or(|checked| checked.elapsed() >= CHECK_INTERVAL);
+        if state.is_loading || !is_due {
+            return state.is_loading;
+        }
+        state.checked = Some(Instant::now());
+        if !is_forgotten && before.is_some_and(|before| before.is_current(&self.files)) {
+            return false;
+        }
+        state.is_loading = true;
+        drop(state);
+        let loading = Loading { shared: self.clone(), is_over: false };
+        spawn_blocking(move || loading.run());
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The files are being read until this is dropped.
+struct Loading {
+    shared: Arc<Shared>,
+    is_over: bool,
+}
+
+impl Loading {
+    fn run(mut self) {
+        while !self.is_over {
+            let forgotten = self.shared.lock().forgotten;
+            let before = self.shared.loaded.borrow().clone();
+            let fresh = self.shared.files.load(before.as_deref(), forgotten);
+            self.shared.loaded.send_replace(Some(Arc::new(fresh)));
+            {
+                let mut state = self.shared.lock();
+                self.is_over = state.forgotten == forgotten;
+                if self.is_over {
+                    state.checked = Some(Instant::now());
+                    state.is_loading = false;
+                }
             }
-            _ => {}
+            // A million names take a while to free: here, and not where the last look-up lets go of them.
+            while before.as_ref().is_some_and(|before| Arc::strong_count(before) > 1) {
+                std::thread::sleep(FOR_CHANGES / 100);
+            }
         }
-        let fresh = Arc::new(self.files.load());
-        *loaded = Some((fresh.clone(), Instant::now()));
-        fresh
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Option<(Arc<Loaded>, Instant)>> {
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+impl Drop for Loading {
+    fn drop(&mut self) {
+        // It has panicked, or the runtime has ended before it could begin.
+        if !self.is_over {
+            self.shared.lock().is_loading = false;
+        }
     }
 }
 
@@ -174,88 +229,6 @@ impl std::fmt::Debug for Resolver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Resolver")
     }
-}
-
-impl Files {
-    fn versions(&self) -> [Option<FileVersion>; 2] {
-        let version = |file: &Metadata| (file.mtime(), file.mtime_nsec(), file.ino(), file.len());
-        [&self.resolv_conf, &self.hosts].map(|file| fs::metadata(file).ok().as_ref().map(version))
-    }
-
-    fn load(&self) -> Loaded {
-        // Taken before the files are read, so that a change in between is noticed at the next check.
-        let versions = self.versions();
-        let hosts = match read(&self.hosts) {
-            Ok(Some(bytes)) => {
-                let (hosts, odd) = Hosts::parse(&bytes);
-                warn(&self.hosts, &odd);
-                hosts
-            }
-            Ok(None) => Hosts::default(),
-            Err(error) => {
-                tracing::warn!("{}: {error}: it names no host", self.hosts.display());
-                Hosts::default()
-            }
-        };
-        let mut zones = Vec::new();
-        let servers = self.servers(&mut zones);
-        if let Err(reason) = &servers {
-            tracing::warn!("{}: {reason}: names are looked for in the hosts file alone", self.resolv_conf.display());
-        }
-        Loaded { versions, hosts, servers: servers.ok(), zones }
-    }
-
-    /// The name servers of resolv.conf, or why there are none. `looked` takes the zones that they have.
-    fn servers(&self, looked: &mut Vec<(String, Option<u32>)>) -> Result<Servers, String> {
-        // Without the file the name server of this host is asked, as glibc does.
-        let bytes = read(&self.resolv_conf).map_err(|error| error.to_string())?.unwrap_or_default();
-        let (mut conf, odd) = ResolvConf::parse(&bytes);
-        warn(&self.resolv_conf, &odd);
-        let mut zones = Vec::new();
-        conf.servers.retain(|server| match (server.ip, &server.zone) {
-            (IpAddr::V6(ip), Some(zone)) => {
-                let index = device::zone_index(zone);
-                looked.push((zone.clone(), index.as_ref().ok().copied()));
-                match index {
-                    Ok(index) => zones.push((ip, index)),
-                    Err(error) => {
-                        tracing::warn!("{}: nameserver {ip}%{zone}: {error}, left out", self.resolv_conf.display());
-                        return false;
-                    }
-                }
-                true
-            }
-            _ => true,
-        });
-        match conf.servers.is_empty() {
-            true => Err("it names no name server that can be asked".into()),
-            false => Servers::new(&conf, zones, &own_domain()).map_err(|error| error.to_string()),
-        }
-    }
-}
-
-/// What a file of the system holds. `None`: there is no such file.
-fn read(file: &Path) -> Result<Option<Vec<u8>>, ReadError> {
-    match ekiden_files::open(file, FileKind::System).and_then(ekiden_files::Opened::bytes) {
-        Err(ReadError::Failed(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        read => read.map(Some),
-    }
-}
-
-fn warn(file: &Path, odd: &[Odd]) {
-    for Odd { line, reason } in odd.iter().take(ODD_MOST) {
-        tracing::warn!("{}:{line}: {reason}, left out", file.display());
-    }
-    if let Some(more) = odd.len().checked_sub(ODD_MOST).filter(|more| *more > 0) {
-        tracing::warn!("{}: {more} more that make no sense are left out", file.display());
-    }
-}
-
-/// What is behind the first dot of the host's own name.
-fn own_domain() -> String {
-    let name = fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = String::from_utf8_lossy(&name);
-    name.trim().split_once('.').map_or(String::new(), |(_, domain)| domain.to_owned())
 }
 
 impl Unknown {

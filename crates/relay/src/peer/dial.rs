@@ -15,7 +15,7 @@ use super::unfit;
 use crate::config::{Config, Peer, Tcp};
 use crate::exit::dial::Dial;
 use crate::exit::names::Resolver;
-use crate::exit::spare::Spare;
+use crate::exit::spare::{Asker, Spare};
 use crate::shared::Node;
 
 /// The delay before a node is dialled once more if nobody listened there: a process that takes over from another begins to
@@ -104,7 +104,7 @@ async fn authenticate_once(
     (name, peer): (&str, &Peer),
     [limit, handshake]: [Duration; 2],
 ) -> Result<Dialled, Unmet> {
-    let dial = Dial { client: None, tcp, names, spare, limit, policy: None };
+    let dial = Dial { client: None, tcp, names, asker: Asker::default(), spare, limit, policy: None };
     let connected = dial.connect_peer(&peer.address).await;
     let socket = connected.map_err(|failure| {
         let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::access::quota::ClientKey;
 use crate::config::Listener;
+use crate::exit::spare::Asker;
 use crate::shared::Permit;
 
 /// Whose connection it is.
@@ -26,6 +27,11 @@ impl Caller {
     /// The client.
     pub fn address(&self) -> SocketAddr {
         self.proxied.map_or(self.from, |proxied| proxied.source)
+    }
+
+    /// The same as the asker of what it asks for.
+    pub fn asker(&self) -> Asker<'static> {
+        Asker { node: None, client: Some(self.address().ip()) }
     }
 
     /// The client's address, and the address that it connected to. `stream` is its connection.

@@ -36,7 +36,7 @@ pub(super) async fn prepare(
         Reply::Connected => Early::Nothing,
     };
     let asked = Box::new(Asked::new(caller.address(), "forward", to));
-    let destination = Destination::configured(to).of_class(listener.class.as_deref());
+    let destination = Destination::configured(to).asked_by(caller.asker()).of_class(listener.class.as_deref());
     let reaching = async {
         match via {
             // Boxed, as in `reach`.

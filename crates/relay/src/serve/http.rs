@@ -256,7 +256,7 @@ impl Client<'_> {
     /// A destination that the client asks for.
     fn destination<'b>(&'b self, config: &'b Config, target: &'b Target) -> Destination<'b> {
         let user = self.user.as_ref().map(|user| user.key().as_str());
-        Destination::asked(target).of_class(class_of(config, &self.listener, user))
+        Destination::asked(target).asked_by(self.caller.asker()).of_class(class_of(config, &self.listener, user))
     }
 
     async fn tunnel(mut self, request: Request) -> Option<Stream> {

@@ -23,6 +23,7 @@ use super::departure::{ClientEof, unless_client_leaves};
 use super::failed::Asked;
 use crate::access::quota::{ClientKey, Limit};
 use crate::config::Listener;
+use crate::exit::spare::Asker;
 use crate::overlay::{OnLeg, Owner, Sides, StreamId, by_its_word};
 use crate::peer::Early;
 use crate::reach::{Destination, Free, Upstream, reach_via};
@@ -245,7 +246,8 @@ async fn serve_stream(
     }
     let class = Some(request.class.as_str()).filter(|class| !class.is_empty());
     let to = Destination::asked(&request.target).on_behalf_of(request.client).of_class(class);
-    let to = to.called(request.id.as_ref()).with(&request.passed);
+    let asker = Asker { node: Some(&from.owner), client: request.client.map(|client| client.ip()) };
+    let to = to.asked_by(asker).called(request.id.as_ref()).with(&request.passed);
     // Where the stream leaves the overlay, its entry may ask for what became of it.
     let id = request.id.filter(|_| request.chain.is_empty() && node.config().overlay.is_some());
     let mut arrival = id.and_then(|id| node.overlay.leave(&from.remembered, StreamId(id).towards(&request.target)));

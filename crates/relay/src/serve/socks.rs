@@ -46,7 +46,7 @@ pub(super) async fn prepare(
     let busy = node.begin();
     let config = node.config();
     let class = class_of(&config, listener, user.as_ref().map(|user| user.key().as_str()));
-    let to = Destination::asked(&target).of_class(class);
+    let to = Destination::asked(&target).asked_by(caller.asker()).of_class(class);
     let asked = Box::new(Asked::new(caller.address(), "socks", &target));
     if listener.reply == Reply::Early && is_allowed(node, &target) {
         client.write_all(&reply(0, None)).await.ok()?;

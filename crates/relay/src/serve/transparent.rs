@@ -48,7 +48,7 @@ pub(super) async fn prepare(
         true => Destination::asked(&target),
         false => Destination::configured(&target),
     };
-    let destination = destination.on_behalf_of(Some(from)).of_class(listener.class.as_deref());
+    let destination = destination.asked_by(caller.asker()).on_behalf_of(Some(from)).of_class(listener.class.as_deref());
     let reaching = async {
         match bypass {
             true => Box::pin(reach_anyhow(node, destination)).await,

@@ -7,13 +7,12 @@
 //! each would fill the queue with one guess from each of its networks of 64 bits. If a provider gives each customer 64 bits,
 //! neighbours are a site together; within it each still has turns of its own.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use indexmap::IndexMap;
 use tokio::sync::oneshot;
 
+use crate::access::fair_queue::FairQueue;
 use crate::access::quota::ClientKey;
 
 /// The most passwords of one address that may wait.
@@ -66,20 +65,14 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// In the order of their turns.
-    sites: IndexMap<ClientKey, Clients>,
-    waiting: usize,
-    last: u64,
+    /// The groups are sites, and their members clients' addresses.
+    jobs: FairQueue<ClientKey, Job>,
     has_thread: bool,
     is_over: bool,
 }
 
-/// Those of a site, in the order of their turns.
-type Clients = IndexMap<ClientKey, VecDeque<Job>>;
-
 #[derive(Debug)]
 struct Job {
-    number: u64,
     guess: Guess,
     answer: oneshot::Sender<bool>,
 }
@@ -160,12 +153,12 @@ impl Shared {
             if queue.is_over {
                 return None;
             }
-            if let Some(job) = queue.take() {
+            if let Some(job) = queue.jobs.take() {
                 return Some(job);
             }
             let (after, wait) = self.changed.wait_timeout(queue, CALM).unwrap_or_else(PoisonError::into_inner);
             queue = after;
-            if wait.timed_out() && queue.waiting == 0 {
+            if wait.timed_out() && queue.jobs.len() == 0 {
                 queue.has_thread = false;
                 return None;
             }
@@ -180,62 +173,18 @@ impl Shared {
 impl Queue {
     fn enter(&mut self, client: ClientKey, guess: Guess, answer: oneshot::Sender<bool>) -> Result<u64, Crowded> {
         let site = client.site();
-        let own = self.sites.get(&site).and_then(|clients| clients.get(&client)).map_or(0, VecDeque::len);
-        if own >= WAITING_EACH {
+        if self.jobs.len_of(&site, &client) >= WAITING_EACH {
             return Err(Crowded::Client);
         }
-        if self.waiting >= WAITING {
-            let (longest, last) = self.last_of_most(site, own).ok_or(Crowded::Node)?;
-            self.leave(longest, last);
+        if self.jobs.len() >= WAITING {
+            let (site, client, last) = self.jobs.last_of_most(&site, &client).ok_or(Crowded::Node)?;
+            self.jobs.leave(&site, &client, last);
         }
-        self.last += 1;
-        self.waiting += 1;
-        let jobs = self.sites.entry(site).or_default().entry(client).or_default();
-        jobs.push_back(Job { number: self.last, guess, answer });
-        Ok(self.last)
-    }
-
-    /// The job that makes room for one of `site`, by a client that has `own`: the last of the client with most in the site
-    /// with most. `None` if the new client would have as many.
-    fn last_of_most(&self, site: ClientKey, own: usize) -> Option<(ClientKey, u64)> {
-        let count = |clients: &Clients| clients.values().map(VecDeque::len).sum::<usize>();
-        let (longest, clients) = self.sites.iter().max_by_key(|(_, clients)| count(clients))?;
-        let (&client, jobs) = clients.iter().max_by_key(|(_, jobs)| jobs.len())?;
-        let has_more = match *longest == site {
-            true => jobs.len() > own + 1,
-            false => count(clients) > self.sites.get(&site).map_or(0, count) + 1,
-        };
-        jobs.back().filter(|_| has_more).map(|job| (client, job.number))
-    }
-
-    /// The first job of the client whose turn it is, in the site whose turn it is. The next turn of both comes after all others'.
-    fn take(&mut self) -> Option<Job> {
-        let (site, mut clients) = self.sites.shift_remove_index(0)?;
-        let (client, mut jobs) = clients.shift_remove_index(0)?;
-        let job = jobs.pop_front()?;
-        self.waiting -= 1;
-        if !jobs.is_empty() {
-            clients.insert(client, jobs);
-        }
-        if !clients.is_empty() {
-            self.sites.insert(site, clients);
-        }
-        Some(job)
+        Ok(self.jobs.enter(site, client, Job { guess, answer }))
     }
 
     fn leave(&mut self, client: ClientKey, number: u64) {
-        let site = client.site();
-        let Some(clients) = self.sites.get_mut(&site) else { return };
-        let Some(jobs) = clients.get_mut(&client) else { return };
-        let Some(at) = jobs.iter().position(|job| job.number == number) else { return };
-        jobs.remove(at);
-        self.waiting -= 1;
-        if jobs.is_empty() {
-            clients.shift_remove(&client);
-        }
-        if clients.is_empty() {
-            self.sites.shift_remove(&site);
-        }
+        self.jobs.leave(&client.site(), &client, number);
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Dial, attempt, failure, timed_out};
-use crate::exit::names::Unknown;
+use crate::exit::names::{MOST_ADDRESSES, Unknown};
 use crate::exit::policy::{Policy, Refusal};
 use crate::exit::spare::Counted;
 
@@ -26,9 +26,7 @@ const HEAD_START: Duration = Duration::from_millis(250);
 /// The maximum wait for IPv6 addresses once there are IPv4 addresses (RFC 8305 §3, Resolution Delay).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
-/// How many addresses of a name are tried at most, and how many at the same time. Without these bounds the owner of a name
-/// would decide how many connections a request makes.
-const MOST: usize = 16;
+/// How many addresses of a name are tried at the same time, of at most [`MOST_ADDRESSES`].
 const AT_ONCE: usize = 3;
 
 /// Connects to a name, as [`Dial::connect`].
@@ -40,10 +38,10 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
     let expansion = Mutex::new(Expansion::default());
     let wanted = |name: &str| {
         let mut expansion = lock(&expansion);
-        expansion.is_asked_for = true;
         dial.policy.is_none_or(|policy| expansion.switch_to(policy, name))
     };
-    let mut lookup = pin!(dial.names.find(&host, dial.spare, wanted, tell));
+    let turn = dial.spare.look_up(dial.asker);
+    let mut lookup = pin!(dial.names.find(&host, &turn, wanted, tell));
     let mut deadline = pin!(sleep(dial.limit));
     let mut race = Race::new(dial);
     loop {
@@ -55,7 +53,7 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
                 // refused an address.
                 match race.added == 0 && race.is_open {
                     true if race.refusal.is_some() => {}
-                    true if !lock(&expansion).is_asked_for => race.note(unanswered(&host, &Unknown::NoTurn)),
+                    true if !turn.has_begun() => race.note(unanswered(&host, &Unknown::NoTurn)),
                     true => race.note(unanswered(&host, &Unknown::Timeout)),
                     false => race.note(timed_out(target)),
                 }
@@ -101,8 +99,6 @@ fn unanswered(host: &str, why: &Unknown) -> Failure {
 /// The name that is being looked up. The search list may have made it of the name that was asked for.
 #[derive(Default)]
 struct Expansion<'a> {
-    /// Whether the look-up has had its turn.
-    is_asked_for: bool,
     policy: Option<Policy<'a>>,
     /// Why a name was left out, if one was.
     refusal: Option<Refusal>,
@@ -178,7 +174,7 @@ impl<'a> Race<'a> {
     }
 
     fn add(&mut self, address: SocketAddr) {
-        if self.added == MOST {
+        if self.added == MOST_ADDRESSES {
             return;
         }
         self.added += 1;
@@ -214,8 +210,8 @@ impl<'a> Race<'a> {
     /// Tries the next address if there is room for it. If there is none, it replaces the oldest attempt, as soon as that has
     /// had its share of the time.
     fn start(&mut self, target: &Target) {
-        // A share such that `MOST` addresses, `AT_ONCE` at a time, have one each within the limit.
-        let share = self.dial.limit * AT_ONCE as u32 / (MOST + AT_ONCE) as u32;
+        // A share such that `MOST_ADDRESSES` addresses, `AT_ONCE` at a time, have one each within the limit.
+        let share = self.dial.limit * AT_ONCE as u32 / (MOST_ADDRESSES + AT_ONCE) as u32;
         let counted = if self.running.is_empty() {
             None
         } else if let Some(counted) = (self.running.len() < AT_ONCE).then(|| self.dial.spare.one()).flatten() {

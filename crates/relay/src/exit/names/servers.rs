@@ -9,22 +9,15 @@ use std::time::{Duration, Instant};
 use ekiden_relay_proto::names::{NameServer, ResolvConf};
 use hickory_resolver::Resolver;
 use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
-use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::NetError;
-use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RecordType};
 use tokio::time::timeout;
 
 use super::Unknown;
+use super::cache::{Answer, Answers, Found};
+use super::query::Queries;
 use super::zoned::Zoned;
-
-/// The most answers that are cached, positive and negative. Beyond it the resolver drops those that are seldom asked for.
-const REMEMBERED: u64 = 1024;
-
-/// The longest time for which an answer is cached, whatever its TTL. It is a day, and less for negative answers, for which RFC
-/// 2308 §5 asks for a bound.
-const LONGEST: Duration = Duration::from_secs(86_400);
-const LONGEST_NEGATIVE: Duration = Duration::from_secs(600);
+use crate::exit::spare::Turn;
 
 /// `SILENT`: for this time after a server did not answer, the next one is asked beside it after `SHORT`, so that not every name
 /// waits for it. It keeps its place in the order and its whole timeout.
@@ -46,11 +39,12 @@ pub(super) struct Servers {
     ndots: usize,
     no_aaaa: bool,
     no_tld_query: bool,
+    answers: Answers,
 }
 
-/// A name server, with the state of its answers.
+/// A name server, and whether it answers.
 struct OneServer {
-    resolver: Resolver<Zoned>,
+    resolver: Resolver<Queries>,
     /// When it did not answer in time, if it has not answered since.
     silent: Mutex<Option<Instant>>,
 }
@@ -73,18 +67,18 @@ impl Servers {
         let written = conf.search.clone().unwrap_or_else(|| vec![own_domain.into()]);
         let counts = |domain: &&String| conf.search.is_some() || !domain.is_empty();
         let search = written.iter().filter(counts).filter_map(|domain| Name::from_str_relaxed(domain).ok()).collect();
-        let zoned = Zoned::new(zones);
+        let queries = Queries(Zoned::new(zones));
         // Each is a resolver of its own: a resolver with several servers would split the time of one among them.
         let one = |server| {
             let config = ResolverConfig::from_name_servers(vec![server]);
             let resolver =
-                Resolver::builder_with_config(config, zoned.clone()).with_options(options.clone()).build()?;
+                Resolver::builder_with_config(config, queries.clone()).with_options(options.clone()).build()?;
             Ok(OneServer { resolver, silent: Mutex::new(None) })
         };
         let servers = servers.into_iter().map(one).collect::<Result<_, NetError>>()?;
         let next = conf.rotate.then(AtomicUsize::default);
         let ResolvConf { attempts, ndots, no_aaaa, no_tld_query, .. } = *conf;
-        Ok(Self { servers, attempts, next, search, ndots, no_aaaa, no_tld_query })
+        Ok(Self { servers, attempts, next, search, ndots, no_aaaa, no_tld_query, answers: Answers::new() })
     }
 
     /// Looks `host` up, as [`super::Resolver::find`] says. When to go on after a failure is as in glibc's `res_search`: the next
@@ -93,16 +87,17 @@ impl Servers {
     pub(super) async fn find(
         &self,
         host: &str,
+        turn: &Turn<'_>,
         wanted: impl Fn(&str) -> bool,
         tell: impl Fn(IpAddr),
     ) -> Result<(), Unknown> {
         let mut failures = Failures::default();
-        for Asked { name, is_exact } in self.names(host) {
+        for Candidate { name, is_exact } in self.names(host) {
             if !is_exact && failures.search_is_over || !wanted(&name.to_ascii()) {
                 continue;
             }
-            match self.ask(&name, &tell).await {
-                Err(why) if !matches!(why, Unknown::Unreachable | Unknown::NoDescriptor) => {
+            match self.ask(&name, turn, &tell).await {
+                Err(why) if !matches!(why, Unknown::Unreachable | Unknown::NoDescriptor | Unknown::Crowded) => {
                     failures.note(why, is_exact);
                 }
                 other => return other,
@@ -112,19 +107,19 @@ impl Servers {
     }
 
     /// The names that `host` may stand for, in the order in which resolv.conf(5) says to ask for them.
-    fn names(&self, host: &str) -> Vec<Asked> {
+    fn names(&self, host: &str) -> Vec<Candidate> {
         let Ok(name) = Name::from_ascii(host) else { return Vec::new() };
         let absolute = |mut name: Name| {
             name.set_fqdn(true);
             name
         };
-        let exact = Asked { name: absolute(name.clone()), is_exact: true };
+        let exact = Candidate { name: absolute(name.clone()), is_exact: true };
         if name.is_fqdn() {
             return vec![exact];
         }
         let in_domain = |domain: &Name| name.clone().append_domain(domain).ok().map(absolute);
         let in_domains = self.search.iter().filter_map(in_domain);
-        let mut names: Vec<_> = in_domains.map(|name| Asked { name, is_exact: false }).collect();
+        let mut names: Vec<_> = in_domains.map(|name| Candidate { name, is_exact: false }).collect();
         let dots = host.bytes().filter(|&b| b == b'.').count();
         let is_left_out = self.no_tld_query && dots == 0 && !names.is_empty();
         if dots >= self.ndots {
@@ -137,12 +132,10 @@ impl Servers {
     }
 
     /// Asks for the addresses of both families at the same time, unless resolv.conf wants IPv4 alone.
-    async fn ask(&self, name: &Name, tell: impl Fn(IpAddr)) -> Result<(), Unknown> {
+    async fn ask(&self, name: &Name, turn: &Turn<'_>, tell: impl Fn(IpAddr)) -> Result<(), Unknown> {
         let family = async |kind| {
-            let found = self.look_up(name, kind).await?;
-            let mut ips = found.answers().iter().filter_map(|record| record.data.ip_addr()).peekable();
-            ips.peek().ok_or(Unknown::NoAddress)?;
-            ips.for_each(&tell);
+            let found = self.look_up(name, kind, turn).await?;
+            found.iter().copied().for_each(&tell);
             Ok(())
         };
         if self.no_aaaa {
@@ -158,22 +151,46 @@ impl Servers {
     }
 }
 
-/// What a server says of a name.
-type Found = Result<Lookup, Unknown>;
-
 impl Servers {
+    /// The addresses of a name in one family: as it was answered before, or as the servers say when it is their turn to be asked.
+    async fn look_up(&self, name: &Name, kind: RecordType, turn: &Turn<'_>) -> Found {
+        if let Some(found) = self.answers.get(name, kind) {
+            return found;
+        }
+        turn.begin(self.descriptors()).await;
+        // Another look-up may have asked for it meanwhile.
+        if let Some(found) = self.answers.get(name, kind) {
+            return found;
+        }
+        let answer = tokio::select! {
+            biased;
+            answer = self.ask_all(name, kind) => answer,
+            () = turn.is_over() => Unknown::Crowded.into(),
+        };
+        let found = answer.found.clone();
+        self.answers.put(name, kind, answer);
+        found
+    }
+
     /// Asks one server after the other, and all of them again, as glibc's `res_send` does: the next one only if one does not answer, or says
     /// that it cannot. That there is no such name, or no address, is an answer.
-    async fn look_up(&self, name: &Name, kind: RecordType) -> Found {
+    async fn ask_all(&self, name: &Name, kind: RecordType) -> Answer {
         let order = self.order();
-        let mut found = Err(Unknown::Unreachable);
+        let mut said = Answer::from(Unknown::Unreachable);
         for _ in 0..self.attempts {
-            found = more_telling(found, ask_in_turn(&order, name, kind).await);
-            if is_answer(&found) {
+            said = more_telling(said, ask_in_turn(&order, name, kind).await);
+            if is_answer(&said.found) {
                 break;
             }
         }
-        found
+        said
+    }
+
+    /// The most descriptors that a look-up has at a time: each family is asked for at each server, if one after the other is
+    /// silent, and a query has one.
+    fn descriptors(&self) -> u32 {
+        let families = if self.no_aaaa { 1 } else { 2 };
+        families * u32::try_from(self.servers.len()).unwrap_or(u32::MAX)
     }
 
     /// The servers in the order in which they are asked, and which of them have been silent.
@@ -193,41 +210,37 @@ fn ask_in_turn<'a>(
     order: &'a [(&OneServer, bool)],
     name: &'a Name,
     kind: RecordType,
-) -> Pin<Box<dyn Future<Output = Found> + Send + 'a>> {
+) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
     Box::pin(async move {
-        let Some(((server, is_silent), later)) = order.split_first() else { return Err(Unknown::Unreachable) };
+        let Some(((server, is_silent), later)) = order.split_first() else { return Unknown::Unreachable.into() };
         let alone = if *is_silent { SHORT } else { Duration::MAX };
         let (mut asking, mut asking_later) = (pin!(server.look_up(name, kind)), ask_in_turn(later, name, kind));
-        let found = match timeout(alone, &mut asking).await {
-            Ok(found) => found,
+        let said = match timeout(alone, &mut asking).await {
+            Ok(said) => said,
             Err(_) => tokio::select! {
                 biased;
-                found = &mut asking => found,
-                of_later = &mut asking_later => {
-                    if of_later.is_ok() {
-                        return of_later;
+                said = &mut asking => said,
+                by_later = &mut asking_later => {
+                    if by_later.found.is_ok() {
+                        return by_later;
                     }
-                    let found = asking.await;
-                    return if is_answer(&found) { found } else { more_telling(found, of_later) };
+                    let said = asking.await;
+                    return if is_answer(&said.found) { said } else { more_telling(said, by_later) };
                 }
             },
         };
-        if is_answer(&found) { found } else { more_telling(found, asking_later.await) }
+        if is_answer(&said.found) { said } else { more_telling(said, asking_later.await) }
     })
 }
 
 impl OneServer {
-    async fn look_up(&self, name: &Name, kind: RecordType) -> Found {
-        let turn = Turn { server: self, since: Instant::now() };
-        let found = self.resolver.lookup(name.clone(), kind).await.map_err(|error| Unknown::because(&error));
-        if !matches!(found, Err(Unknown::Timeout)) {
-            turn.end();
+    async fn look_up(&self, name: &Name, kind: RecordType) -> Answer {
+        let asked = Asked { server: self, since: Instant::now() };
+        let answer = Answer::of(self.resolver.lookup(name.clone(), kind).await);
+        if !matches!(answer.found, Err(Unknown::Timeout)) {
+            asked.end();
         }
-        match found {
-            // Whatever addresses it gives with that.
-            Ok(found) if found.message().metadata.response_code == ResponseCode::NXDomain => Err(Unknown::NoSuchName),
-            found => found,
-        }
+        answer
     }
 
     fn silent(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -239,14 +252,14 @@ impl OneServer {
     }
 }
 
-/// A server's turn. If the turn ends late and without an answer, the server was silent, even if nobody waits for the answer
-/// any longer.
-struct Turn<'a> {
+/// A server that is being asked. If that ends late and without an answer, the server was silent, even if nobody waits for the
+/// answer any longer.
+struct Asked<'a> {
     server: &'a OneServer,
     since: Instant,
 }
 
-impl Turn<'_> {
+impl Asked<'_> {
     /// The server has answered, or cannot be reached.
     fn end(self) {
         *self.server.silent() = None;
@@ -254,7 +267,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Asked<'_> {
     fn drop(&mut self) {
         if self.since.elapsed() >= GIVEN_UP.min(self.server.resolver.options().timeout) {
             *self.server.silent() = Some(Instant::now());
@@ -269,8 +282,8 @@ fn is_answer(found: &Found) -> bool {
 
 /// What the client is told if an earlier server has failed: what a later one has found, or the failure that says most about the
 /// name.
-fn more_telling(earlier: Found, later: Found) -> Found {
-    let rank = |found: &Found| match found {
+fn more_telling(earlier: Answer, later: Answer) -> Answer {
+    let rank = |answer: &Answer| match &answer.found {
         found if is_answer(found) => 4,
         Err(Unknown::ServerFailed) => 3,
         Err(Unknown::Timeout) => 1,
@@ -281,7 +294,7 @@ fn more_telling(earlier: Found, later: Found) -> Found {
 }
 
 /// One of the names that a host may stand for.
-struct Asked {
+struct Candidate {
     name: Name,
     /// As the client has written it, and not completed by a domain.
     is_exact: bool,
@@ -318,7 +331,7 @@ impl Failures {
 fn at_port_53(server: &NameServer, tcp_only: bool) -> NameServerConfig {
     match tcp_only {
         true => NameServerConfig::tcp(server.ip),
-        false => NameServerConfig::udp_and_tcp(server.ip),
+        false => NameServerConfig::udp(server.ip),
     }
 }
 
@@ -326,9 +339,8 @@ fn at_port_53(server: &NameServer, tcp_only: bool) -> NameServerConfig {
 pub(super) fn options(conf: &ResolvConf) -> ResolverOpts {
     let mut options = ResolverOpts::default();
     options.use_hosts_file = ResolveHosts::Never;
-    options.cache_size = REMEMBERED;
-    options.positive_max_ttl = Some(LONGEST);
-    options.negative_max_ttl = Some(LONGEST_NEGATIVE);
+    // It would keep whole messages.
+    options.cache_size = 0;
     options.timeout = Duration::from_secs(conf.timeout_s);
     // These are further attempts at the same server; all servers are asked before one is asked again.
     options.attempts = 0;

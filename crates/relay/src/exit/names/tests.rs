@@ -4,14 +4,18 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 
+use ekiden_relay_proto::names::{Hosts, ResolvConf};
 use hickory_resolver::config::NameServerConfig;
 use hickory_resolver::proto::op::Message;
 use hickory_resolver::proto::rr::rdata::SOA;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
+use super::servers::Servers;
 use super::*;
+use crate::exit::spare::{Asker, Spare};
 
 mod answers;
+mod files;
 mod turns;
 
 /// What the server says.
@@ -75,7 +79,7 @@ impl Server {
     /// A resolver that asks these servers.
     fn names_of_all(all: &[&Self], limit: Duration, resolv_conf: &str, hosts: &str) -> Resolver {
         let config = |server: &&Self| {
-            let mut config = NameServerConfig::udp_and_tcp(server.address.ip());
+            let mut config = NameServerConfig::udp(server.address.ip());
             config.connections.iter_mut().for_each(|connection| connection.port = server.address.port());
             config
         };
@@ -83,10 +87,10 @@ impl Server {
         let mut options = servers::options(&conf);
         options.timeout = limit;
         let (known, _) = Hosts::parse(hosts.as_bytes());
-        let files = Files { resolv_conf: "/nowhere".into(), hosts: "/nowhere".into() };
-        let servers = Some(Servers::with(&conf, all.iter().map(config).collect(), options, Vec::new(), "").unwrap());
-        let loaded = Loaded { versions: files.versions(), hosts: known, servers, zones: Vec::new() };
-        Resolver { files, loaded: Mutex::new(Some((Arc::new(loaded), Instant::now()))) }
+        let servers = Servers::with(&conf, all.iter().map(config).collect(), options, Vec::new(), "").unwrap();
+        let names = Resolver::of(Files { resolv_conf: "/nowhere".into(), hosts: "/nowhere".into() });
+        names.0.loaded.send_replace(Some(Arc::new(Loaded::of(known, servers))));
+        names
     }
 
     /// What was asked since the last call. A question that was repeated counts once.
@@ -137,11 +141,31 @@ fn both(name: &str) -> Vec<(String, RecordType)> {
     vec![(format!("{name}."), RecordType::A), (format!("{name}."), RecordType::AAAA)]
 }
 
+/// How many sockets are connected to these ports.
+fn sockets_to(ports: &[u16]) -> usize {
+    let is_one = |line: &str| {
+        let peer = line.split_whitespace().nth(2).and_then(|peer| peer.rsplit_once(':'));
+        peer.is_some_and(|(_, port)| u16::from_str_radix(port, 16).is_ok_and(|port| ports.contains(&port)))
+    };
+    let files = ["/proc/self/net/udp", "/proc/self/net/tcp"].map(|file| std::fs::read_to_string(file).unwrap());
+    files.iter().flat_map(|file| file.lines()).filter(|line| is_one(line)).count()
+}
+
 /// The addresses, in order.
 fn find(names: &Resolver, host: &str) -> Result<Vec<IpAddr>, Unknown> {
+    // Enough for three servers.
+    find_with(&Spare::new(6), names, host)
+}
+
+fn find_with(spare: &Spare, names: &Resolver, host: &str) -> Result<Vec<IpAddr>, Unknown> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let found = Mutex::new(Vec::new());
-    runtime.block_on(names.find(host, &Spare::new(4), |_| true, |ip| found.lock().unwrap().push(ip)))?;
+    runtime.block_on(names.find(
+        host,
+        &spare.look_up(Asker::default()),
+        |_| true,
+        |ip| found.lock().unwrap().push(ip),
+    ))?;
     let mut found = found.into_inner().unwrap();
     found.sort();
     Ok(found)
@@ -178,6 +202,16 @@ fn that_there_is_no_such_name_and_no_address_is_remembered_too() {
         assert_eq!(find(&names, name), Err(why.clone()));
         assert_eq!(server.asked(), []);
         assert_eq!(why.code(), FailureCode::NameNotFound);
+    }
+}
+
+#[test]
+fn what_is_known_waits_for_no_turn() {
+    let server = Server::new(&[("web.b.example", Says::Addresses(600, vec![V4]))]);
+    let names = server.names(&["a.example", "b.example"], "");
+    for spare in [Spare::new(6), Spare::new(0)] {
+        assert_eq!(find_with(&spare, &names, "web"), Ok(vec![V4]));
+        assert_eq!(find_with(&spare, &names, "web.a.example."), Err(Unknown::NoSuchName));
     }
 }
 
@@ -232,23 +266,6 @@ fn name_servers_that_cannot_be_reached_are_said_to_be_the_reason() {
     assert_eq!(find(&names, "web"), Err(Unknown::Unreachable));
 }
 
-#[test]
-fn changed_files_are_read_again_and_without_a_name_server_the_hosts_file_counts() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
-    fs::write(file("resolv.conf"), "nameserver fe80::1%no-such-if\n").unwrap();
-    let names = Resolver::of(Files { resolv_conf: file("resolv.conf"), hosts: file("hosts") });
-    assert_eq!(find(&names, "web"), Err(Unknown::NoServer));
-    fs::write(file("hosts"), "192.0.2.7 web\n").unwrap();
-    names.forget();
-    assert_eq!(find(&names, "web"), Ok(vec![V4]));
-    fs::write(file("hosts"), "2001:db8::7 web\n192.0.2.7 web\n").unwrap();
-    std::thread::sleep(CHECK_INTERVAL);
-    while find(&names, "web") != Ok(vec![V4, V6]) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// As in res_search of glibc: after SERVFAIL the next domain is asked for, after REFUSED or silence the name as it is.
 #[test]
 fn a_server_that_fails_in_the_search_list_does_not_end_the_search() {
@@ -296,47 +313,6 @@ fn what_a_server_says_of_a_name_with_many_dots_does_not_end_the_search_either() 
     let asked = ["x.silent", "x.silent.a.example", "x.silent.b.example"].map(both);
     assert_eq!(server.asked(), asked.concat());
     assert_eq!(find(&names, "x.fails"), Err(Unknown::ServerFailed));
-}
-
-#[test]
-fn odd_lines_of_the_files_cost_no_other_line() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
-    let long = "a".repeat(64);
-    let conf = format!("search .home {long}\noptions timeout:0 ndots:x\nnameserver fe80::1%no-such-if\n# caf\u{e9}\n");
-    fs::write(file("resolv.conf"), [conf.as_bytes(), b"# caf\xe9\nnameserver 127.0.0.1\n"].concat()).unwrap();
-    fs::write(file("hosts"), b"300.1.1.1 a\n# caf\xe9\n192.0.2.7 web caf\xe9\n").unwrap();
-    let files = Files { resolv_conf: file("resolv.conf"), hosts: file("hosts") };
-    assert!(files.servers(&mut Vec::new()).is_ok());
-    assert_eq!(find(&Resolver::of(files), "web"), Ok(vec![V4]));
-    fs::write(file("resolv.conf"), "nameserver fe80::1%no-such-if\n").unwrap();
-    let files = Files { resolv_conf: file("resolv.conf"), hosts: file("hosts") };
-    assert_eq!(files.servers(&mut Vec::new()).err(), Some("it names no name server that can be asked".into()));
-}
-
-#[test]
-fn an_interface_that_comes_or_is_made_anew_has_the_files_read_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let (resolv_conf, hosts) = (folder.path().join("resolv.conf"), folder.path().join("hosts"));
-    fs::write(&resolv_conf, "nameserver fe80::1%lo\nnameserver fe80::2%none-such\n").unwrap();
-    let files = Files { resolv_conf, hosts };
-    let mut loaded = files.load();
-    assert_eq!(loaded.zones, [("lo".to_owned(), Some(1)), ("none-such".to_owned(), None)]);
-    assert!(loaded.has_its_zones());
-    loaded.zones[0].1 = Some(77);
-    assert!(!loaded.has_its_zones(), "it was made anew");
-    loaded.zones[0].1 = None;
-    assert!(!loaded.has_its_zones(), "it has come");
-}
-
-#[test]
-fn without_a_name_server_that_of_this_host_is_asked() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
-    let files = || Files { resolv_conf: file("resolv.conf"), hosts: file("hosts") };
-    assert!(files().servers(&mut Vec::new()).is_ok(), "there is no such file");
-    fs::write(file("resolv.conf"), "search example\n").unwrap();
-    assert!(files().servers(&mut Vec::new()).is_ok());
 }
 
 #[test]

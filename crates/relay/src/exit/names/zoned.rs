@@ -1,22 +1,27 @@
 //! Name servers at link-local addresses, as `nameserver fe80::1%eth0` in resolv.conf: the resolver knows addresses without a zone,
 //! and the kernel wants one. What comes by UDP is read as glibc does.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hickory_resolver::net::runtime::{DnsUdpSocket, RuntimeProvider, TokioRuntimeProvider, TokioTime};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+use tokio::time::sleep;
 
-use super::lenient;
+use super::lenient::{self, Room};
 
 type Received<'f> = Pin<Box<dyn Send + Future<Output = io::Result<(usize, SocketAddr)>> + 'f>>;
 type Sockets<S> = Pin<Box<dyn Send + Future<Output = io::Result<S>>>>;
+
+/// A query is sent again after this time without an answer, so often at most, from the same socket.
+const AGAIN_AFTER: Duration = Duration::from_millis(400);
+const AGAIN_MOST: u32 = 2;
 
 /// Makes the resolver's sockets.
 #[derive(Clone)]
@@ -70,7 +75,7 @@ impl RuntimeProvider for Zoned {
             let socket = bound.await?;
             // So the kernel tells at once where nothing listens.
             socket.connect(server).await?;
-            Ok(ZonedSocket { socket, server })
+            Ok(ZonedSocket { socket, server, sent: Mutex::default() })
         })
     }
 }
@@ -79,6 +84,14 @@ impl RuntimeProvider for Zoned {
 pub struct ZonedSocket {
     socket: UdpSocket,
     server: SocketAddr,
+    sent: Mutex<Sent>,
+}
+
+/// The query, and how often it has been sent again.
+#[derive(Default)]
+struct Sent {
+    bytes: Vec<u8>,
+    again: u32,
 }
 
 impl ZonedSocket {
@@ -86,9 +99,26 @@ impl ZonedSocket {
     async fn received(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let mut bytes = vec![0; lenient::LONGEST];
         let (length, from) = self.socket.recv_from(&mut bytes).await?;
-        let read = lenient::readable(&bytes[..length], buffer.len());
+        let read = lenient::readable(&bytes[..length], Room { whole: buffer.len(), rebuilt: buffer.len() });
         buffer[..read.len()].copy_from_slice(&read);
         Ok((read.len(), from))
+    }
+
+    /// Sends the query again, in case it or its answer was lost. It never completes.
+    async fn send_again(&self) {
+        loop {
+            sleep(AGAIN_AFTER).await;
+            let again = {
+                let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+                sent.again += 1;
+                (sent.again <= AGAIN_MOST).then(|| sent.bytes.clone())
+            };
+            match again {
+                // An error comes by `failed`.
+                Some(bytes) => drop(self.socket.send(&bytes).await),
+                None => pending().await,
+            }
+        }
     }
 
     /// Until the kernel has an error of this socket: nothing listens there, or no packet comes there. It is not readable then.
@@ -123,12 +153,15 @@ impl DnsUdpSocket for ZonedSocket {
                 biased;
                 received = self.received(buffer) => received,
                 error = self.failed() => Err(error),
+                () = self.send_again() => Err(ErrorKind::TimedOut.into()),
             }
         })
     }
 
     /// `_target` is the server's address without its zone.
     fn poll_send_to(&self, cx: &mut Context<'_>, bytes: &[u8], _target: SocketAddr) -> Poll<io::Result<usize>> {
-        DnsUdpSocket::poll_send_to(&self.socket, cx, bytes, self.server)
+        let sent = ready!(DnsUdpSocket::poll_send_to(&self.socket, cx, bytes, self.server));
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).bytes = bytes.to_vec();
+        Poll::Ready(sent)
     }
 }

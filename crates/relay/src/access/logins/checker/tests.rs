@@ -36,7 +36,7 @@ impl Still {
     }
 
     fn order(&mut self) -> Vec<String> {
-        let next = || self.queue.take().map(|job| String::from_utf8(job.guess.password).unwrap());
+        let next = || self.queue.jobs.take().map(|job| String::from_utf8(job.guess.password).unwrap());
         std::iter::from_fn(next).collect()
     }
 }
@@ -48,7 +48,7 @@ fn addresses_take_turns() {
         still.enter(n, password).unwrap();
     }
     assert_eq!(still.order(), ["a1", "b1", "c1", "a2", "c2", "a3"]);
-    assert_eq!(still.queue.waiting, 0);
+    assert_eq!(still.queue.jobs.len(), 0);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_site_with_many_ipv6_networks_does_not_keep_others_from_logging_in() {
     assert_eq!(still.enter_as(network(1, 9999), "x"), Err(Crowded::Node), "its networks have one each");
     still.enter_as(network(2, 0), "honest").unwrap();
     still.enter(1, "honest too").unwrap();
-    assert_eq!(still.queue.waiting, WAITING);
+    assert_eq!(still.queue.jobs.len(), WAITING);
     let order = still.order();
     assert_eq!(order.iter().take(3).filter(|password| password.starts_with("honest")).count(), 2, "{order:?}");
 }
@@ -85,8 +85,8 @@ fn the_queue_is_bounded_for_each_address_and_in_all() {
     // The queue is full. Addresses with the most guesses lose some of theirs, until all have the same number.
     for n in 100..100 + WAITING as u32 {
         let entered = still.enter(n, "y");
-        assert_eq!(still.queue.waiting, WAITING);
-        let most = still.queue.sites.values().flat_map(IndexMap::values).map(VecDeque::len).max().unwrap();
+        assert_eq!(still.queue.jobs.len(), WAITING);
+        let most = (0..=n).map(|n| still.queue.jobs.len_of(&client(n).site(), &client(n))).max().unwrap();
         assert!(entered.is_ok() || most == 1, "{n}: {entered:?} with {most}");
     }
     let given_up = still.answers.iter_mut().filter_map(|answer| answer.try_recv().err().filter(is_closed)).count();
@@ -111,10 +111,10 @@ fn whoever_stops_waiting_leaves_the_queue() {
         let mut futures: Vec<_> = (0..WAITING_EACH).map(|_| Box::pin(checker.check(client(1), guess("x")))).collect();
         assert!(futures.iter_mut().all(|future| poll(future.as_mut()).is_pending()));
         assert!(matches!(poll(pin!(checker.check(client(1), guess("x")))), Poll::Ready(Err(Crowded::Client))));
-        assert_eq!(checker.shared.lock().waiting, WAITING_EACH);
+        assert_eq!(checker.shared.lock().jobs.len(), WAITING_EACH);
     }
     let queue = checker.shared.lock();
-    assert!(queue.waiting == 0 && queue.sites.is_empty());
+    assert!(queue.jobs.len() == 0 && queue.jobs.last_of_most(&client(1), &client(1)).is_none());
 }
 
 #[tokio::test]

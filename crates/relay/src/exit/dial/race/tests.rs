@@ -16,7 +16,7 @@ use crate::config::{Config, Tcp};
 use crate::exit::names::Resolver;
 use crate::exit::names::tests::{Says, Server};
 use crate::exit::policy::{ChosenBy, OwnAddresses};
-use crate::exit::spare::Spare;
+use crate::exit::spare::{Asker, Spare};
 
 /// Only a hang exceeds this time.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -79,7 +79,7 @@ fn try_name(
     let own = OwnAddresses::default();
     let policy = Policy::new(config, &own, &target, ChosenBy::Client).unwrap();
     let tcp = Tcp { options: TcpOptions::default(), ..Tcp::default() };
-    let dial = Dial { client: None, tcp: &tcp, names, spare, limit, policy: Some(&policy) };
+    let dial = Dial { client: None, tcp: &tcp, names, asker: Asker::default(), spare, limit, policy: Some(&policy) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     Ok(runtime.block_on(connect(&dial, &target))?.peer_addr().unwrap())
 }
@@ -201,7 +201,7 @@ fn begun(clients: usize, spare: &Spare) -> usize {
     let server = Server::new(&[("host.example", Says::Addresses(60, loopbacks(16)))]);
     let names = server.names(&[], "");
     let (tcp, limit) = (Tcp::default(), Duration::from_secs(600));
-    let dial = Dial { client: None, tcp: &tcp, names: &names, spare, limit, policy: None };
+    let dial = Dial { client: None, tcp: &tcp, names: &names, asker: Asker::default(), spare, limit, policy: None };
     let target: Target = format!("host.example:{port}").parse().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -277,8 +277,9 @@ fn beside_slow_names(name: &str, clients: usize) -> Duration {
     says.push(("host.example", Says::Addresses(60, vec![V4])));
     let server = Server::new(&says);
     let names = server.names_within(PATIENCE, &[], "127.0.0.1 known.example\n");
-    let (tcp, spare, limit) = (Tcp::default(), Spare::new(8), PATIENCE);
-    let dial = Dial { client: None, tcp: &tcp, names: &names, spare: &spare, limit, policy: None };
+    let (tcp, spare, limit) = (Tcp::default(), Spare::new(4), PATIENCE);
+    let dial =
+        Dial { client: None, tcp: &tcp, names: &names, asker: Asker::default(), spare: &spare, limit, policy: None };
     let target = |name: &str| -> Target { format!("{name}:{port}").parse().unwrap() };
     let slow: Vec<Target> = slow.iter().map(|name| target(name)).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

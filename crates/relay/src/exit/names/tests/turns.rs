@@ -111,3 +111,29 @@ fn what_a_later_server_does_not_know_counts_only_if_the_silent_one_before_it_has
         assert_eq!(second.asked(), [(format!("{name}."), RecordType::A)], "{name}");
     }
 }
+
+/// Each server gets the query again meanwhile.
+#[test]
+fn a_look_up_has_one_descriptor_for_each_family_and_server() {
+    let silent = || Server::new(&[("a.example", Says::Nothing), ("b.example", Says::Nothing)]);
+    let servers = [silent(), silent(), silent()];
+    let ports = servers.each_ref().map(|server| server.address.port());
+    let names = Server::names_of_all(&servers.each_ref(), 2 * LIMIT, "options attempts:1\nsearch .", "");
+    let spare = Spare::new(6);
+    // From now on they are asked beside each other.
+    assert_eq!(find(&names, "a.example"), Err(Unknown::Timeout));
+    assert_eq!(sockets_to(&ports), 0);
+    let most = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| find_with(&spare, &names, "b.example"));
+        let mut most = 0;
+        while !looking.is_finished() {
+            most = most.max(sockets_to(&ports));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(looking.join().unwrap(), Err(Unknown::Timeout));
+        most
+    });
+    assert_eq!((most, sockets_to(&ports)), (6, 0));
+    let again = servers.iter().flat_map(|server| server.asked.try_iter()).count();
+    assert_eq!(again, 2 * 2 * 3 * 3, "every one of two names, two families and three servers is asked three times");
+}

@@ -98,6 +98,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
                 out::note(format_args!("ekiden: [peer.{name}] has no fingerprint, so no stream can go over it"));
             }
         }
+        Relay::missing_addresses(&config).iter().for_each(|line| out::note(format_args!("ekiden: {line}")));
+        config.routes.hidden().iter().for_each(|line| out::note(format_args!("ekiden: {line}")));
         config.unwritable().iter().for_each(|line| out::note(format_args!("ekiden: {line}")));
         config.near_refused().iter().for_each(|line| out::note(format_args!("ekiden: {line}")));
         config.refuse_own_as_peer(&file)?;

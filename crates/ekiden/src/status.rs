@@ -47,39 +47,66 @@ struct Found {
 
 /// Asks, and prints the answers.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let found = find(args.node.as_deref())?;
+    let (found, mut silent) = find(args.node.as_deref())?;
     match args.json {
         true => out::line(serde_json::to_string_pretty(&found)?),
         false => out::text(args.width.fitted(&text(&found, args.width.columns()))),
+    }?;
+    let last = silent.pop();
+    for error in silent {
+        eprintln!("ekiden: {error}");
     }
+    last.map_or(Ok(()), |error| Err(error.into()))
 }
 
-fn find(node: Option<&str>) -> Result<Found, StatusError> {
+/// What runs, and why some programs have not told.
+fn find(node: Option<&str>) -> Result<(Found, Vec<StatusError>), StatusError> {
     let is_meant = |running: &Running| match node {
         Some(node) => running.node == node || running.pid.to_string() == node,
         None => true,
     };
-    let nodes: Vec<Running> = answers(processes().into_iter().map(ask))?.into_iter().filter(is_meant).collect();
+    let mut silent = Vec::new();
+    let nodes: Vec<Running> =
+        answers(&processes(), |process| ask(*process), &mut silent).into_iter().filter(is_meant).collect();
     if let Some(node) = node {
-        return match nodes.is_empty() {
-            true => Err(StatusError::Nobody(format!("no node '{node}' runs in this network namespace"))),
-            false => Ok(Found { nodes, tunnels: None, gateways: None }),
+        return match (nodes.is_empty(), silent.pop()) {
+            (false, _) => Ok((Found { nodes, tunnels: None, gateways: None }, Vec::new())),
+            (true, Some(error)) => Err(error),
+            (true, None) => Err(StatusError::Nobody(format!("no node '{node}' runs in this network namespace"))),
         };
     }
     let devices = |beginning: &str| names(beginning).unwrap_or_default();
-    let tunnels = answers(devices(&tunnel::socket_name("")).iter().map(|device| tunnel::ask(device)))?;
-    let gateways = answers(devices(&gateway::socket_name("")).iter().map(|device| gateway::ask(device)))?;
+    let tunnels = answers(&devices(&tunnel::socket_name("")), |device| tunnel::ask(device), &mut silent);
+    let gateways = answers(&devices(&gateway::socket_name("")), |device| gateway::ask(device), &mut silent);
     if nodes.is_empty() && tunnels.is_empty() && gateways.is_empty() {
-        return Err(StatusError::Nobody(
-            "no node, tunnel or gateway runs in this network namespace; `ip netns exec NAME ekiden status` asks in another one".into(),
-        ));
+        return Err(silent.pop().unwrap_or_else(|| {
+            StatusError::Nobody(
+                "no node, tunnel or gateway runs in this network namespace; `ip netns exec NAME ekiden status` asks in another one".into(),
+            )
+        }));
     }
-    Ok(Found { nodes, tunnels: Some(tunnels), gateways: Some(gateways) })
+    Ok((Found { nodes, tunnels: Some(tunnels), gateways: Some(gateways) }, silent))
 }
 
-/// All that answer. Those that have ended meanwhile are none.
-fn answers<T>(asked: impl Iterator<Item = Result<T, StatusError>>) -> Result<Vec<T>, StatusError> {
-    asked.filter(|answer| !matches!(answer, Err(StatusError::Nobody(_)))).collect()
+/// What those tell who answer. All are asked at once: a process that is stopped answers late. Those that have ended meanwhile are none.
+fn answers<A: Sync, T: Send>(
+    asked: &[A],
+    ask: impl Fn(&A) -> Result<T, StatusError> + Sync,
+    silent: &mut Vec<StatusError>,
+) -> Vec<T> {
+    let answers: Vec<Result<T, StatusError>> = std::thread::scope(|scope| {
+        let asking: Vec<_> = asked.iter().map(|one| scope.spawn(|| ask(one))).collect();
+        asking.into_iter().map(|one| one.join().expect("asking does not panic")).collect()
+    });
+    let mut told = Vec::new();
+    for answer in answers {
+        match answer {
+            Ok(answer) => told.push(answer),
+            Err(StatusError::Nobody(_)) => {}
+            Err(error) => silent.push(error),
+        }
+    }
+    told
 }
 
 fn text(found: &Found, columns: Option<usize>) -> String {

@@ -5,13 +5,16 @@
 //! kernel spreads connections by hash, which is uneven when they are few: see [`accept`].
 
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ekiden_bpf::Registration;
+use ekiden_net::patience;
 use ekiden_net::privileges::keep_only;
+use ekiden_net::socket::{self, SocketError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{oneshot, watch};
 
@@ -137,6 +140,17 @@ impl Relay {
         buffers::check(config)?;
         Rules::of(config).map_or(Ok(()), |rules| rules.check())?;
         Ok(membership::check(config)?)
+    }
+
+    /// The listeners whose address is not one of this host's now, each as a sentence. That another program has an address may be a node
+    /// that this one is to replace.
+    pub fn missing_addresses(config: &Config) -> Vec<String> {
+        let missing = config.listeners.iter().filter_map(|(name, listener)| {
+            let refused = socket::ensure_free(listener.address, listener.only_v6).err()?;
+            let is_missing = matches!(&refused, SocketError::Bind { source, .. } if source.kind() == io::ErrorKind::AddrNotAvailable);
+            is_missing.then(|| format!("[listen.{name}] is waited for, {:?} at most: {refused}", patience::LONGEST))
+        });
+        missing.collect()
     }
 
     /// Takes a new configuration: listeners, peers, routes, users and limits. Running streams go on. If a new

@@ -56,5 +56,15 @@ grep -q "read again from file.toml$\|next start" said || fail "a changed file"
 if [ -n "$STATUS" ]; then
   await 10 "$EKIDEN" $STATUS
 fi
+# One that is stopped does not hide another.
+if [ "$STATUS" = status ]; then
+  printf 'name = "other"\n[listen.socks]\nkind = "socks5"\naddress = "127.0.0.1:1081"\n' > other.toml
+  (exec "$EKIDEN" proxy -c other.toml > other-ready 2> other-said) & other=$!
+  await 20 grep -q "^ready$" other-ready
+  kill -STOP $program
+  code=0; "$EKIDEN" status > shown 2> silent || code=$?
+  kill -CONT $program; kill $other; wait $other
+  [ $code = 1 ] && grep -q "^node other: " shown && grep -q "process '$program' gives no answer" silent || fail "$code: $(cat shown silent)"
+fi
 kill $program; code=0; wait $program || code=$?
 [ $code = 0 ] || fail "it ended with $code"

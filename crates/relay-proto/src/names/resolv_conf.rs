@@ -78,7 +78,8 @@ impl ResolvConf {
             let Some(keyword) = words.next() else { continue };
             let values: Vec<&[u8]> = words.collect();
             match (keyword, &values[..]) {
-                (b"nameserver" | b"domain" | b"search" | b"options", []) => {}
+                (b"nameserver" | b"domain", []) => said(format!("'{}' has no value", shown(keyword))),
+                (b"search" | b"options", []) => {}
                 (b"nameserver" | b"domain" | b"search" | b"options", _) if !text.starts_with(keyword) => {
                     said(format!("'{}' counts only at the beginning of its line", shown(keyword)));
                 }
@@ -92,7 +93,9 @@ impl ResolvConf {
                 (b"domain", [domain, ..]) => conf.search = Some(domains(&[domain], said)),
                 (b"search", all) => conf.search = Some(domains(all, said)),
                 (b"options", all) => all.iter().filter_map(|word| conf.option(word)).for_each(said),
-                _ => {}
+                // Of other systems, or of no meaning for name servers.
+                (b"sortlist" | b"lookup" | b"family", _) => {}
+                _ => said(format!("'{}' is no keyword here", shown(keyword))),
             }
         }
         if conf.servers.is_empty() {
@@ -215,6 +218,16 @@ mod tests {
     }
 
     #[test]
+    fn a_line_without_a_meaning_is_told() {
+        for line in ["garbage line", "NAMESERVER 192.0.2.1", "nameserver", "nameserver # 192.0.2.1", "domain"] {
+            assert_eq!(odd(line).len(), 1, "{line}");
+        }
+        for line in ["", "search", "options", "sortlist 10.0.0.0", "lookup file bind", "# x", "; x"] {
+            assert_eq!(odd(line), [""; 0], "{line}");
+        }
+    }
+
+    #[test]
     fn an_odd_line_costs_that_line_alone() {
         let long = "a".repeat(64);
         for (line, search) in [
@@ -248,6 +261,7 @@ mod tests {
             odd(text),
             [
                 "line 3: '192.0.2.256' is not the address of a name server",
+                "line 4: 'nameserver' has no value",
                 "line 9: of the name servers the first 3 count"
             ]
         );
@@ -311,7 +325,7 @@ mod tests {
             assert_eq!(said(text), taken, "{text}");
         }
         assert_eq!(odd("options ndots:five edns0"), ["line 1: 'ndots:five' needs a number, such as ndots:1"]);
-        assert_eq!(odd("options unheard-of\nsortlist 192.0.2.0\nwhat ever"), [""; 0]);
+        assert_eq!(odd("options unheard-of\nsortlist 192.0.2.0"), [""; 0]);
         let conf = parse("options rotate edns0 use-vc no-aaaa no-tld-query");
         assert!(conf.rotate && conf.edns0 && conf.tcp_only && conf.no_aaaa && conf.no_tld_query);
     }

@@ -93,6 +93,27 @@ impl Routes {
         self.0.iter()
     }
 
+    /// The routes that decide about nothing, because one before them is for all that they are for, each as a sentence.
+    pub fn hidden(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (later, route) in self.0.iter().enumerate() {
+            // Of what a network's route refuses, addresses that contain one of its own are in no other network.
+            let hides = |before: &Pattern, pattern: &Pattern| {
+                before.covers(pattern) && (before.hosts == Hosts::All || route.way != Way::Refuse)
+            };
+            let hidden = self.0[..later].iter().position(|before| {
+                route.patterns.iter().all(|pattern| before.patterns.iter().any(|wide| hides(wide, pattern)))
+            });
+            if let (Some(before), Some(pattern)) = (hidden, route.patterns.first()) {
+                let (later, before) = (later + 1, before + 1);
+                lines.push(format!(
+                    "[[route]] number {later}, to {pattern}, decides about nothing: number {before} is for all of it, and comes first"
+                ));
+            }
+        }
+        lines
+    }
+
     /// The way to `target`. Names are not resolved: networks match addresses, domains match names.
     pub fn way(&self, target: &Target) -> &Way {
         self.route(target).map_or(&Way::Direct, |route| &route.way)
@@ -336,6 +357,25 @@ mod tests {
         {
             assert!(!covers(one, other), "{one} {other}");
         }
+    }
+
+    #[test]
+    fn a_route_behind_one_that_is_for_all_of_it_is_told() {
+        let via = || Way::Via(vec!["n1".into()]);
+        let behind = |first: &str, way: Way| routes(&[(first, via()), ("10.1.0.0/16:22", way)]).hidden().len();
+        assert_eq!(behind("*", Way::Refuse), 1);
+        assert_eq!(behind("*:22", Way::Direct), 1);
+        assert_eq!(behind("10.0.0.0/8", Way::Direct), 1);
+        // It refuses addresses that contain one of these, too.
+        assert_eq!(behind("10.0.0.0/8", Way::Refuse), 0);
+        for other in ["*:80", "10.1.2.0/24", ".jp"] {
+            assert_eq!(behind(other, Way::Refuse), 0, "{other}");
+        }
+        let told = routes(&[("a.jp", via()), ("*", via()), (".jp", Way::Refuse)]).hidden();
+        assert_eq!(
+            told,
+            ["[[route]] number 3, to .jp, decides about nothing: number 2 is for all of it, and comes first"]
+        );
     }
 
     #[test]

@@ -201,7 +201,7 @@ pub fn ignore_new(socket: &TcpListener) {
         static SAID: Once = Once::new();
         SAID.call_once(|| {
             tracing::info!(
-                "connections that begin now may be refused until another process listens: the kernel takes no packet filter from this one: {error}"
+                "connections that begin while a listener is closed may be refused or reset: the kernel takes no packet filter from this process: {error}"
             );
         });
     }

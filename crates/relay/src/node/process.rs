@@ -162,6 +162,7 @@ fn look_for_itself(config: &Config) {
     if let Some(warning) = config.membership_warning() {
         tracing::warn!("{warning}");
     }
+    config.routes.hidden().iter().for_each(|line| tracing::warn!("{line}"));
     warn_of_near(config);
 }
 

@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }?;
     let last = silent.pop();
     for error in silent {
-        eprintln!("ekiden: {error}");
+        out::note(format_args!("ekiden: {error}"));
     }
     last.map_or(Ok(()), |error| Err(error.into()))
 }

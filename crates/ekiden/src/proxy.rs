@@ -90,6 +90,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Config::load(&file)
             .context("the node could not read its files again at SIGHUP, with the rights that it keeps")?;
         Relay::check(&config).map_err(|error| placed(error, &file))?;
+        config.refuse_own_as_peer(&file)?;
         if let Some(warning) = config.membership_warning() {
             out::note(format_args!("ekiden: {warning}"));
         }
@@ -102,7 +103,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         config.routes.hidden().iter().for_each(|line| out::note(format_args!("ekiden: {line}")));
         config.unwritable().iter().for_each(|line| out::note(format_args!("ekiden: {line}")));
         config.near_refused().iter().for_each(|line| out::note(format_args!("ekiden: {line}")));
-        config.refuse_own_as_peer(&file)?;
         out::line(format_args!("{}: ok", file.display()))?;
         return Ok(());
     }

@@ -16,13 +16,13 @@ const BARE: &[(&str, usize, &str)] = &[
     ("gateway/src/programs.rs", 1, "once at the start"),
     ("monitor/src/service.rs", 6, "as often as its own schedule measures"),
     ("registry/src/keeper.rs", 3, "once at the start or at the end, and of its own settings"),
-    ("relay/src/exit/names.rs", 5, "when a file of this system has changed"),
+    ("relay/src/exit/names/files.rs", 5, "when a file of this system has changed"),
     ("relay/src/host/congestion.rs", 2, "at the start and at a reload"),
     ("relay/src/host/rules/install.rs", 2, "at the end and at a reload"),
     ("relay/src/node/accept.rs", 1, "once for each socket of a listener"),
     ("relay/src/node/membership.rs", 4, "at a reload, at the end, or when members change"),
     ("relay/src/node/overlay.rs", 2, "once, and at a reload"),
-    ("relay/src/node/process.rs", 6, "at the start, at a reload, at the end, or when members change"),
+    ("relay/src/node/process.rs", 7, "at the start, at a reload, at the end, or when members change"),
     ("relay/src/node/status.rs", 1, "once at the start"),
     ("relay/src/pool.rs", 1, "once until connections to the node last for seconds again"),
     ("relay/src/shared.rs", 1, "once at the start"),
@@ -48,7 +48,7 @@ fn warnings_that_others_can_cause_go_through_the_throttle() {
     let mut found = BTreeMap::new();
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
-        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
         let count = ["warn!(", "error!("].iter().map(|word| calls(code, word)).sum::<usize>();
         if count > 0 {
             found.insert(file.strip_prefix(root).unwrap().display().to_string(), count);

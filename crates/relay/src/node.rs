@@ -148,7 +148,7 @@ impl Relay {
         let missing = config.listeners.iter().filter_map(|(name, listener)| {
             let refused = socket::ensure_free(listener.address, listener.only_v6).err()?;
             let is_missing = matches!(&refused, SocketError::Bind { source, .. } if source.kind() == io::ErrorKind::AddrNotAvailable);
-            is_missing.then(|| format!("[listen.{name}] is waited for, {:?} at most: {refused}", patience::LONGEST))
+            is_missing.then(|| format!("[listen.{name}]: a node would wait {:?} for its address, and end: {refused}", patience::LONGEST))
         });
         missing.collect()
     }

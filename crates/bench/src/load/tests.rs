@@ -114,7 +114,7 @@ fn the_bare_relay_passes_bytes_and_ends_on() {
         let bulk = stream::run(path, 20, TIMES, &no_relay, &|| Ok(0)).unwrap();
         assert!(bulk.interval.count > 1_000_000, "{bulk:?}");
         assert!(pingpong::run(path, TIMES).unwrap().len() > 10);
-        assert!(storm::run(path, 16, TIMES, &no_relay).unwrap().count > 16);
+        assert!(storm::run(path, 16, TIMES, &no_relay).unwrap().count > 0);
     }
     std::fs::remove_file(&program).unwrap();
 }

@@ -1,7 +1,7 @@
 # refused CODE WORDS: it does not start, and says why in one line.
 refused() {
   local code=0
-  on router timeout 20 "$EKIDEN" gateway -c gateway.toml > out 2> said || code=$?
+  on router timeout 60 "$EKIDEN" gateway -c gateway.toml > out 2> said || code=$?
   [ $code = $1 ] && grep -q "$2" said && [ "$(wc -l < said)" = 1 ] || fail "$code, not $1: $(cat said)"
 }
 code=0; on router "$EKIDEN" gateway status wan0 2> said || code=$?
@@ -9,7 +9,7 @@ code=0; on router "$EKIDEN" gateway status wan0 2> said || code=$?
 sed -i 's/wan0/wan7/' gateway.toml; refused 4 "gateway.toml:2: there is no network device 'wan7' here"
 sed -i 's/wan7/wan0/' gateway.toml
 # One that runs may be about to end: it is waited for, which is told before.
-start; code=0; on router timeout 20 "$EKIDEN" gateway -c gateway.toml > out 2> said || code=$?
+start; code=0; on router timeout 60 "$EKIDEN" gateway -c gateway.toml > out 2> said || code=$?
 [ $code = 4 ] && grep -q "WARN.*waited for, 5s at most: a gateway runs" said || fail "$code: $(cat said)"
 [ "$(tail -n 1 said | grep -c "gateway.toml:2: a gateway runs on the device 'wan0' already")" = 1 ] || fail "$(cat said)"
 kill $gateway; wait $gateway

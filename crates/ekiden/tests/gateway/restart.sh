@@ -87,7 +87,7 @@ chmod 1777 /sys/fs/bpf
 mkdir -p others/gateway-wan0-$(stat -Lc %i /run/netns/router); chmod -R 777 others
 (nobody ln -s "$PWD/others" /sys/fs/bpf/ekiden)
 for action in "remove wan0" "-c gateway.toml"; do
-  code=0; on router timeout 20 "$EKIDEN" gateway $action > ready 2> refused || code=$?
+  code=0; on router timeout 60 "$EKIDEN" gateway $action > ready 2> refused || code=$?
   [ $code = 4 ] && grep -q "user 65534 has put something else at /sys/fs/bpf/ekiden; remove it" refused || fail "$code: $(cat refused)"
 done
 [ -n "$(ls others)" ] || fail "it removed what is not ekiden's"

@@ -4,7 +4,7 @@ config() { # INTERFACE MORE
 }
 refused() { # TEXT: said in one line, with exit code 4 and nothing left.
   local code=0
-  on island timeout 20 "$EKIDEN" proxy -c island.toml > refused.out 2> refused.log || code=$?
+  on island timeout 60 "$EKIDEN" proxy -c island.toml > refused.out 2> refused.log || code=$?
   [ $code = 4 ] && [ $(wc -l < refused.log) = 1 ] && grep -q "$1" refused.log || fail "$code: $(cat refused.log)"
   clean island
 }

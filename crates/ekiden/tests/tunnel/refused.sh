@@ -1,7 +1,7 @@
 # said CODE TEXT: what the tunnel of this configuration says, and its exit code.
 said() {
   local code=0
-  (cd city && ip netns exec city timeout 20 "$EKIDEN" tunnel -c $3 2> ../said.log > /dev/null) || code=$?
+  (cd city && ip netns exec city timeout 60 "$EKIDEN" tunnel -c $3 2> ../said.log > /dev/null) || code=$?
   [ $code = $1 ] && grep -q "$2" said.log || fail "$code: $(cat said.log)"
 }
 ip -n city link add ekiden0 type veth peer name ekiden9
@@ -33,7 +33,7 @@ start city
 second() { # NUMBER ADDRESS
   local code=0
   sed "s/0.0.0.0:7100/$2/; s/ekiden0/other$1/; s/10.77/10.78/; s/fd77/fd78/" city/city.toml > city/second$1.toml
-  (cd city && ip netns exec city timeout 20 "$EKIDEN" tunnel -c second$1.toml 2> ../second$1.log > /dev/null) || code=$?
+  (cd city && ip netns exec city timeout 60 "$EKIDEN" tunnel -c second$1.toml 2> ../second$1.log > /dev/null) || code=$?
   [ $code = 5 ] || fail "$code: $(cat second$1.log)"
   grep -q "second$1.toml:8: \[listen\]: cannot listen on .*7100: Address already in use.*which program has it" second$1.log
 }

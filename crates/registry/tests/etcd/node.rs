@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ekiden_registry::{Access, IfOtherKey, Members, Registry, RegistryError, Roster, Settings, Terms};
 
@@ -98,7 +98,11 @@ impl Node {
 
     /// Until a problem is one of these; returns its line.
     pub fn wait_problem(&self, is_it: impl Fn(&RegistryError) -> bool) -> String {
-        wait("a problem", LONG, || self.problem().as_ref().is_some_and(&is_it));
+        let end = Instant::now() + LONG;
+        while !self.problem().as_ref().is_some_and(&is_it) {
+            assert!(Instant::now() < end, "another problem, or none, for {LONG:?}: {:?}", self.problem());
+            thread::sleep(Duration::from_millis(5));
+        }
         let line = self.problem().unwrap().to_string();
         assert!(!line.contains('\n'), "{line}");
         line

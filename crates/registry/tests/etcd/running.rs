@@ -34,8 +34,10 @@ fn nodes_see_each_other_come_change_and_go() {
     cluster.operator().expel("b").unwrap();
     a.wait_names(&["a"]);
     told("expelled", at);
-    // Its user of etcd has gone too.
-    b.wait_problem(|error| matches!(error, RegistryError::NotAdmitted { .. } | RegistryError::Refused { .. }));
+    // Its user of etcd has gone too, which it is told when it logs in again.
+    b.wait_problem(|error| {
+        matches!(error, RegistryError::NotAdmitted { .. } | RegistryError::Refused { .. } | RegistryError::Login { .. })
+    });
     assert_eq!(b.names(), ["a"]);
     let mut operator = cluster.operator();
     let error = cluster.try_etcdctl(&["user", "get", &format!("ekiden.{OVERLAY}.b")]).unwrap_err();

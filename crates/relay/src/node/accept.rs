@@ -168,6 +168,8 @@ impl Acceptor {
                 _ = others.changed() => {}
             }
         };
+        // Keeps a node that stops until this worker has closed its socket, too: others may be sooner.
+        let _under_way = (was == Held::Wanted).then(|| self.node.begin());
         ignore_new(socket.socket());
         if was == Held::Wanted {
             self.take_for_a_while(socket, &mut busy).await;

@@ -16,14 +16,14 @@ use ekiden_net::patience;
 use ekiden_net::privileges::keep_only;
 use ekiden_net::socket::{self, SocketError};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use crate::config::Config;
 use crate::host::rules::{Installed, Rules};
 use crate::host::{congestion, privileges};
 use crate::shared::{Node, Worker};
 pub use error::StartError;
-use handover::{Held, Inherited};
+use handover::{Inherited, Offered};
 use listening::{Bound, CloseReason, Closing, Sockets};
 use trim::Trimmer;
 
@@ -44,6 +44,9 @@ mod warm;
 /// `event_interval`). With tokio's 61, streams that always have data to move leave others next to nothing.
 const TURNS: u32 = 8;
 
+/// How often a worker comes back to a task until it has looked at all that had come.
+const LOOKS: usize = 4;
+
 /// A running node. Dropping it resets all its connections.
 pub struct Relay {
     node: Arc<Node>,
@@ -58,8 +61,8 @@ pub struct Relay {
     held: Vec<Registration>,
     /// What another process has passed to this one, until the listeners are bound.
     inherited: Inherited,
-    /// Whose the sockets are that this one passes to another process.
-    offered: Vec<watch::Receiver<Held>>,
+    /// What this one passes to another process.
+    offered: Arc<Vec<Offered>>,
     /// The rules that transparent listeners and exits need. They outlast all connections.
     rules: Option<Installed>,
 }
@@ -90,7 +93,7 @@ impl Relay {
             closing: Vec::new(),
             held: Vec::new(),
             inherited,
-            offered: Vec::new(),
+            offered: Arc::default(),
             rules: None,
         };
         for _ in 0..config.threads {
@@ -192,14 +195,28 @@ impl Relay {
 
     /// Lets the process that comes after this one have the listeners' sockets, while this one closes them.
     fn pass_on(&mut self) {
-        let offered: Vec<_> = self.bound.values_mut().filter_map(Bound::offer).collect();
-        self.offered = offered.iter().map(|offered| offered.held.subscribe()).collect();
-        handover::offer(offered);
+        self.offered = Arc::new(self.bound.values_mut().filter_map(Bound::offer).collect());
+        handover::offer(self.offered.clone());
     }
 
     /// Whether another process is about to take sockets of this one, or waits until they are closed.
     fn is_awaited(&self) -> bool {
-        self.offered.iter().any(|held| matches!(*held.borrow(), Held::Asked | Held::Wanted))
+        self.offered.iter().any(Offered::is_awaited)
+    }
+
+    /// Completes when each worker has looked at what has come to its connections until now.
+    async fn look_around(&self) {
+        let looking = self.workers.iter().map(|worker| {
+            worker.handle.spawn(async {
+                for _ in 0..LOOKS {
+                    tokio::task::yield_now().await;
+                }
+            })
+        });
+        for look in looking.collect::<Vec<_>>() {
+            // It can only fail where the worker has ended.
+            let _ = look.await;
+        }
     }
 
     /// Stops accepting and lets idle connections end. [`Relay::busy`] tells how much is still under way.

@@ -14,7 +14,7 @@ use crate::cluster::{Cluster, OVERLAY, Process};
 use crate::wait;
 
 /// Long enough for anything that is not a failure.
-pub const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(240);
 
 /// The fingerprint of a key that nobody has.
 pub fn key(number: u8) -> String {

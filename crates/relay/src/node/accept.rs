@@ -139,46 +139,46 @@ impl Acceptor {
         true
     }
 
-    /// Accepts what is in the queue and what was on its way there, and closes. Once another process has the socket, it is that one's.
+    /// Accepts what is in the queue and what was on its way there, and closes. Until then another process may take the socket.
     async fn close(mut self, socket: &Listening, order: CloseOrder) {
-        let CloseOrder { mut busy, steering, removed, held } = order;
+        let CloseOrder { mut busy, mut steering, removed, held } = order;
         if let Some(sender) = &removed {
             self.current = Arc::new(sender.subscribe());
         }
         let mut others = held.subscribe();
-        let was = loop {
+        loop {
             let was = *others.borrow_and_update();
             let taking = async {
                 match was {
-                    Held::Asked => self.take_all(socket, &mut busy).await,
-                    _ => self.take_for_a_while(socket, &mut busy).await,
+                    Held::Passed => {}
+                    Held::Here => {
+                        self.take_for_a_while(socket, &mut busy).await;
+                        ignore_new(socket.socket());
+                        drop(steering.take());
+                        // Those that wait for room in a full node are served as well.
+                        while has_waiting(socket.socket()) && self.take(socket, || socket.accept(), true).await {}
+                    }
+                    Held::Asked => {
+                        // An error means that there is no filter.
+                        drop(steer::hear_new(socket.socket()));
+                        self.take_all(socket, &mut busy).await;
+                    }
+                    Held::Wanted => {
+                        // Keeps a node that stops until this worker has closed its socket, too: others may be sooner.
+                        let _under_way = self.node.begin();
+                        ignore_new(socket.socket());
+                        self.take_for_a_while(socket, &mut busy).await;
+                        // The other process waits for the address: there is no time for those that wait for room.
+                        while self.node.is_full().is_none() && self.take(socket, || socket.accept(), true).await {}
+                    }
                 }
             };
-            match was {
-                Held::Passed => return,
-                Held::Wanted | Held::Closed => break was,
-                Held::Here | Held::Asked => {}
-            }
             tokio::select! {
-                // Another process may have asked in this moment.
-                () = taking => {
-                    held.becomes(Held::Here, Held::Closed);
-                }
+                () = taking => return,
                 // This has a sender as long as `held`.
                 _ = others.changed() => {}
             }
-        };
-        // Keeps a node that stops until this worker has closed its socket, too: others may be sooner.
-        let _under_way = (was == Held::Wanted).then(|| self.node.begin());
-        ignore_new(socket.socket());
-        if was == Held::Wanted {
-            self.take_for_a_while(socket, &mut busy).await;
         }
-        // Whoever is in the queue of a full node waits for room, but not where that keeps the address from others.
-        let may_wait = steering.is_some();
-        drop(steering);
-        while (may_wait || self.node.is_full().is_none()) && self.take(socket, || socket.accept(), true).await {}
-        held.becomes(Held::Wanted, Held::Closed);
     }
 
     /// Accepts as long as a handshake may last that has begun.

@@ -149,10 +149,20 @@ async fn drained(relay: &Relay, most: Duration) {
         // Before the first look, idle connections that have something left to send become busy.
         sleep(DRAIN_STEP).await;
         // A client that is connected may be about to ask.
-        let is_asked = relay.connections() > 0 && begun.elapsed() < ABOUT_TO_ASK;
-        let may_be_awaited = begun.elapsed() < LOOKED_FOR || relay.is_awaited();
-        if relay.busy() == 0 && !is_asked && !may_be_awaited || Instant::now() >= deadline {
+        let is_idle = || {
+            let is_asked = relay.connections() > 0 && begun.elapsed() < ABOUT_TO_ASK;
+            let may_be_awaited = begun.elapsed() < LOOKED_FOR || relay.is_awaited();
+            relay.busy() == 0 && !is_asked && !may_be_awaited
+        };
+        if Instant::now() >= deadline {
             return;
+        }
+        if is_idle() {
+            // What has been asked already may not have been read yet, on a machine that has much to do.
+            relay.look_around().await;
+            if is_idle() {
+                return;
+            }
         }
     }
 }

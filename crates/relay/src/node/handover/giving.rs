@@ -30,8 +30,6 @@ pub enum Held {
     Wanted,
     /// Of the process that comes after it as well, which accepts from now on.
     Passed,
-    /// Of nobody soon: it is being closed.
-    Closed,
 }
 
 /// Whose the sockets of a listener are, which all of their workers hear.
@@ -67,8 +65,7 @@ pub struct Offered {
 }
 
 /// Offers these sockets, on a thread of its own, as long as one of them is open.
-pub fn offer(offered: Vec<Offered>) {
-    let offered = Arc::new(offered);
+pub fn offer(offered: Arc<Vec<Offered>>) {
     let offering = listen().and_then(|listener| start(move || answer_all(&listener, &offered)));
     if let Err(error) = offering {
         tracing::info!("this node's listeners cannot be passed to another process: {error}");
@@ -87,7 +84,7 @@ fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 
 fn answer_all(listener: &UnixListener, offered: &Arc<Vec<Offered>>) {
     let askers = Arc::new(());
-    while offered.iter().any(|offered| offered.sockets.iter().any(|socket| socket.strong_count() > 0)) {
+    while offered.iter().any(Offered::is_open) {
         let answered = listener.accept().and_then(|(asker, _)| {
             ensure_same_user(&asker)?;
             if Arc::strong_count(&askers) > ASKERS_MOST {
@@ -151,6 +148,16 @@ impl Drop for Promise<'_> {
 }
 
 impl Offered {
+    fn is_open(&self) -> bool {
+        self.sockets.iter().any(|socket| socket.strong_count() > 0)
+    }
+
+    /// Whether another process is about to take the sockets, or waits until they are closed.
+    pub fn is_awaited(&self) -> bool {
+        let held = *self.held.0.borrow();
+        held == Held::Asked || held == Held::Wanted && self.is_open()
+    }
+
     /// Keeps the sockets open for one that has these settings. With others they are closed for it.
     fn promise(&self, settings: &str) -> Option<Promise<'_>> {
         if settings != self.settings || self.sockets.len() > descriptors::MOST {
@@ -160,7 +167,9 @@ impl Offered {
             }
             return None;
         }
-        self.held.becomes(Held::Here, Held::Asked);
+        if self.is_open() {
+            self.held.becomes(Held::Here, Held::Asked);
+        }
         let is_asked = *self.held.0.borrow() == Held::Asked;
         is_asked.then(|| Promise(self))
     }
@@ -172,7 +181,7 @@ impl Offered {
         let mut sent = Ok(());
         // Nobody here closes them meanwhile. They are the other's once they are sent; what fails leaves them here.
         let is_passed = self.held.0.send_if_modified(|held| {
-            if !matches!(held, Held::Here | Held::Asked) {
+            if !matches!(held, Held::Here | Held::Asked) || sockets.is_empty() {
                 return false;
             }
             sent = descriptors::send(asker, &count, &sockets);
@@ -191,7 +200,9 @@ mod tests {
     #[test]
     fn what_one_process_has_taken_no_other_is_promised() {
         let address = SocketAddr::from(([127, 0, 0, 1], 1080));
-        let offered = Offered { address, settings: "same".into(), sockets: Vec::new(), held: Holder::here() };
+        let socket = Arc::new(TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap());
+        let sockets = vec![Arc::downgrade(&socket)];
+        let offered = Offered { address, settings: "same".into(), sockets, held: Holder::here() };
         let held = offered.held.subscribe();
         // Two ask, the first leaves without them.
         let (first, second) = (offered.promise("same"), offered.promise("same"));
@@ -201,10 +212,13 @@ mod tests {
         drop(second);
         assert!(offered.promise("other").is_none());
         assert_eq!(*held.borrow(), Held::Wanted);
-        for gone in [Held::Passed, Held::Closed] {
-            offered.held.0.send_replace(gone);
-            assert!(offered.promise("same").is_none() && offered.promise("other").is_none());
-            assert_eq!(*held.borrow(), gone);
-        }
+        assert!(offered.promise("same").is_none() && offered.is_awaited());
+        offered.held.0.send_replace(Held::Passed);
+        assert!(offered.promise("same").is_none() && offered.promise("other").is_none());
+        assert_eq!(*held.borrow(), Held::Passed);
+        // Once it is closed there is nothing to promise.
+        offered.held.0.send_replace(Held::Here);
+        drop(socket);
+        assert!(offered.promise("same").is_none() && !offered.is_awaited());
     }
 }

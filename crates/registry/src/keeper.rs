@@ -241,11 +241,13 @@ impl Keeper {
         let (header, reading) = requests::read_all(&mut self.client, &self.keys)?;
         let now = Instant::now();
         let heard = self.position.map(|position| position.heard);
-        let from_file = self.lock().from_file.take().is_some();
+        let from_file = self.lock().from_file.is_some();
         let was_away = from_file || heard.is_some_and(|heard| now.saturating_duration_since(heard) >= self.ttl);
         self.view.replace(reading, now, was_away.then_some(RETURN_WITHIN));
         self.position = Some(Position { header, revision: header.revision, heard: now });
         self.publish();
+        // Whoever sees that no file is relied on any more has been told the members.
+        self.lock().from_file = None;
         Ok(())
     }
 

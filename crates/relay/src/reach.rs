@@ -194,16 +194,7 @@ impl<'a> Destination<'a> {
 
     /// A destination that this node's configuration names.
     pub fn configured(target: &'a Target) -> Self {
-        Self {
-            target,
-            chosen_by: ChosenBy::Operator,
-            address: None,
-            asker: Asker::default(),
-            client: None,
-            class: None,
-            id: None,
-            passed: &[],
-        }
+        Self { chosen_by: ChosenBy::Operator, ..Self::asked(target) }
     }
 }
 

@@ -1,13 +1,29 @@
 //! The configuration: what is refused, where and why; what is shown.
 
 use crate::common::*;
-use ekiden_relay::{Config, ListenerKind, Pattern, Rules, sections};
+use ekiden_relay::{Config, ListenerKind, Pattern, Relay, Rules, sections};
 
 fn refused(text: &str) -> String {
     match Config::parse(text, &directory().join("node.toml")) {
         Ok(_) => panic!("accepted: {text}"),
         Err(error) => error.to_string(),
     }
+}
+
+#[test]
+fn addresses_that_this_host_does_not_have_are_told() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let missing = |address: &str| {
+        let text = format!("[listen.x]\nkind = \"forward\"\naddress = \"{address}\"\nto = \"host:80\"\nopen = true\n");
+        Relay::missing_addresses(&config(&text)).concat()
+    };
+    // An address of documentation (RFC 5737). Of one that is taken nothing is said: its node may be the one to replace.
+    let told = missing("192.0.2.1:7000");
+    assert!(
+        told.starts_with("[listen.x]: ") && told.contains("192.0.2.1:7000: Cannot assign requested address"),
+        "{told}"
+    );
+    assert_eq!(missing(&taken.local_addr().unwrap().to_string()), "");
 }
 
 #[test]

@@ -32,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// More than the lines of all listeners.
 const TEXT_MOST: usize = 64 << 10;
 
-/// The settings of a listener's sockets, without the congestion control, which can be changed. `None` if they are not passed on: a transparent one needs what only a start may ask for, and one
-/// whose port the kernel chooses has no address that another could name.
+/// The settings of a listener's sockets, without the congestion control, which can be changed. `None` if they are not passed on: a
+/// transparent one needs what only a start may ask for, and one whose port the kernel chooses has no address that another could name.
 pub fn settings(listener: &Listener) -> Option<String> {
     let is_named = listener.address.port() != 0 && !matches!(listener.kind, ListenerKind::Transparent { .. });
     let options = TcpOptions { congestion: None, ..listener.tcp.options.clone() };

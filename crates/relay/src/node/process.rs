@@ -109,15 +109,14 @@ fn await_addresses(config: &Config) -> Result<Inherited, StartError> {
             others.look();
             let mut missing = None;
             for (name, listener) in config.listeners.iter().filter(|(_, listener)| !others.has(listener.address)) {
-                if let Err(error) = socket::ensure_free(listener.address, listener.only_v6) {
-                    if error.may_pass() && waited_for.insert(name) {
-                        tracing::warn!("[listen.{name}] is waited for, {:?} at most: {error}", patience::LONGEST);
-                    }
-                    if !error.may_pass() {
-                        return Err((name, error));
-                    }
-                    missing = missing.or(Some((name, error)));
+                let Err(error) = socket::ensure_free(listener.address, listener.only_v6) else { continue };
+                if !error.may_pass() {
+                    return Err((name, error));
                 }
+                if waited_for.insert(name) {
+                    tracing::warn!("[listen.{name}] is waited for, {:?} at most: {error}", patience::LONGEST);
+                }
+                missing = missing.or(Some((name, error)));
             }
             missing.map_or(Ok(()), Err)
         };

@@ -204,6 +204,12 @@ impl Relay {
         self.offered.iter().any(Offered::is_awaited)
     }
 
+    /// Closes what another process could still have. Whether something is open.
+    fn close_rest(&self) -> bool {
+        self.offered.iter().for_each(Offered::close);
+        self.is_awaited()
+    }
+
     /// Completes when each worker has looked at what has come to its connections until now.
     async fn look_around(&self) {
         let looking = self.workers.iter().map(|worker| {

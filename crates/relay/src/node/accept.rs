@@ -26,6 +26,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a socket that is to be closed waits for TCP handshakes that have begun.
 const UNDER_WAY: Duration = Duration::from_secs(1);
+/// How long it waits where the node ends meanwhile, or has waited already.
+const UNDER_WAY_LAST: Duration = Duration::from_millis(50);
 
 /// Connections that a worker accepts before it runs its other tasks.
 const TURN: usize = 32;
@@ -152,8 +154,9 @@ impl Acceptor {
                 match was {
                     Held::Passed => {}
                     Held::Here => {
-                        self.take_for_a_while(socket, &mut busy).await;
+                        self.take_for(UNDER_WAY, socket, &mut busy).await;
                         ignore_new(socket.socket());
+                        self.take_for(UNDER_WAY_LAST, socket, &mut busy).await;
                         drop(steering.take());
                         // Those that wait for room in a full node are served as well.
                         while has_waiting(socket.socket()) && self.take(socket, || socket.accept(), true).await {}
@@ -163,12 +166,13 @@ impl Acceptor {
                         drop(steer::hear_new(socket.socket()));
                         self.take_all(socket, &mut busy).await;
                     }
-                    Held::Wanted => {
+                    Held::Wanted | Held::Last => {
                         // Keeps a node that stops until this worker has closed its socket, too: others may be sooner.
                         let _under_way = self.node.begin();
                         ignore_new(socket.socket());
-                        self.take_for_a_while(socket, &mut busy).await;
-                        // The other process waits for the address: there is no time for those that wait for room.
+                        let most = if was == Held::Last { UNDER_WAY_LAST } else { UNDER_WAY };
+                        self.take_for(most, socket, &mut busy).await;
+                        // Another process waits for the address, or this one ends: there is no time for those that wait for room.
                         while self.node.is_full().is_none() && self.take(socket, || socket.accept(), true).await {}
                     }
                 }
@@ -181,10 +185,9 @@ impl Acceptor {
         }
     }
 
-    /// Accepts as long as a handshake may last that has begun.
-    async fn take_for_a_while(&mut self, socket: &Listening, busy: &mut Option<InFlightGuard>) {
+    async fn take_for(&mut self, most: Duration, socket: &Listening, busy: &mut Option<InFlightGuard>) {
         // It has no other end.
-        let _ = tokio::time::timeout(UNDER_WAY, self.take_all(socket, busy)).await;
+        let _ = tokio::time::timeout(most, self.take_all(socket, busy)).await;
     }
 
     /// Accepts without an end. `busy` is given back once the queue was empty.

@@ -159,7 +159,7 @@ async fn drained(relay: &Relay, most: Duration) {
         if is_idle() {
             // What has been asked already may not have been read yet, on a machine that has much to do.
             relay.look_around().await;
-            if is_idle() {
+            if is_idle() && !relay.close_rest() {
                 return;
             }
         }

@@ -28,6 +28,8 @@ pub enum Held {
     Asked,
     /// Of this process, while another waits for the address, which cannot have the sockets: its settings differ.
     Wanted,
+    /// Of this process, which is about to end.
+    Last,
     /// Of the process that comes after it as well, which accepts from now on.
     Passed,
 }
@@ -152,10 +154,18 @@ impl Offered {
         self.sockets.iter().any(|socket| socket.strong_count() > 0)
     }
 
-    /// Whether another process is about to take the sockets, or waits until they are closed.
+    /// Whether another process is about to take the sockets, or they are about to be closed.
     pub fn is_awaited(&self) -> bool {
-        let held = *self.held.0.borrow();
-        held == Held::Asked || held == Held::Wanted && self.is_open()
+        match *self.held.0.borrow() {
+            Held::Here | Held::Passed => false,
+            Held::Asked => true,
+            Held::Wanted | Held::Last => self.is_open(),
+        }
+    }
+
+    /// Has the sockets closed now, unless another process asks for them.
+    pub fn close(&self) {
+        self.held.becomes(Held::Here, Held::Last);
     }
 
     /// Keeps the sockets open for one that has these settings. With others they are closed for it.
@@ -216,6 +226,11 @@ mod tests {
         offered.held.0.send_replace(Held::Passed);
         assert!(offered.promise("same").is_none() && offered.promise("other").is_none());
         assert_eq!(*held.borrow(), Held::Passed);
+        // Nor is one that is closed because the process ends.
+        offered.held.0.send_replace(Held::Here);
+        offered.close();
+        assert!(offered.promise("same").is_none() && offered.promise("other").is_none() && offered.is_awaited());
+        assert_eq!(*held.borrow(), Held::Last);
         // Once it is closed there is nothing to promise.
         offered.held.0.send_replace(Held::Here);
         drop(socket);

@@ -11,6 +11,8 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 use tempfile::TempDir;
 
+mod lines;
+
 const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
 
 type Test = fn() -> Result<(), Failed>;
@@ -31,10 +33,10 @@ pub fn trials() -> Vec<Trial> {
         Trial::test("a plain iperf3 server is measured in both directions", iperf3),
     ];
     let on_lines: [(&str, Test); 4] = [
-        ("the README's path is measured, and a plan follows", readme),
-        ("a path's rate, round trip and buffer are found", path),
-        ("many streams carry no more than the line", many),
-        ("a record of a path is refused where it is in the way, before anything is sent", record_in_the_way),
+        ("the README's path is measured, and a plan follows", lines::readme),
+        ("a path's rate, round trip and buffer are found", lines::path),
+        ("many streams carry no more than the line", lines::many),
+        ("a record of a path is refused where it is in the way, before anything is sent", lines::record_in_the_way),
     ];
     trials.extend(on_lines.map(|(name, trial)| Trial::test(name, trial).with_ignored_flag(!is_root)));
     trials
@@ -382,115 +384,4 @@ fn iperf3() -> Result<(), Failed> {
     let nobody = failed(folder.path(), &["127.0.0.1:1", "--iperf3", "--time", "1s"], 5)?;
     contains(&nobody, "127.0.0.1:1")?;
     failed(folder.path(), &["127.0.0.1:1", "--iperf3", "--mss", "1000B"], 2).map(|_| ())
-}
-
-/// Runs a client in the lab, at the end of a line, with a server at the other.
-const ON_LINE: &str =
-    "ip netns exec server $EKIDEN measure server --open 1GB --listen 10.77.0.2:7100 >listening 2>/dev/null & server=$!
-until grep -q listening listening; do sleep 0.05; done
-$EKIDEN measure $CALL; code=$?
-kill $server
-exit $code";
-
-fn on_line(folder: &Path, line: &str, call: &str) -> Result<Output, Failed> {
-    let tcp = "congestion = \"reno\"\nreceive_buffer = \"64MiB\"\nsend_buffer = \"64MiB\"";
-    let scenario = format!(
-        "name = \"measured\"\n[tcp]\n{tcp}\n[node.client]\n[node.server]\n[link.line]\nends = [\"client\", \"server\"]\n{line}\n\
-         [flow.none]\nfrom = \"client\"\nto = \"server\"\nbytes = \"1B\"\n"
-    );
-    std::fs::write(folder.join("measured.toml"), scenario)?;
-    Ok(Command::new(EKIDEN)
-        .args(["lab", "shell", "measured.toml", "client", "--", "sh", "-c", ON_LINE])
-        .envs([("EKIDEN", EKIDEN), ("CALL", call)])
-        .env("TMPDIR", folder)
-        .current_dir(folder)
-        .output()?)
-}
-
-/// A machine that does other things meanwhile disturbs a measurement: one of three must be right.
-fn path() -> Result<(), Failed> {
-    path_once().or_else(|_| path_once()).or_else(|_| path_once())
-}
-
-fn path_once() -> Result<(), Failed> {
-    let folder = folder()?;
-    let line = "rate = \"20Mbit/s\"\ndelay = \"20ms\"\nqueue = \"100KB\"";
-    let output = on_line(folder.path(), line, "path 10.77.0.2 --open --json --record path.json")?;
-    ensure(output.status.success(), || said(&output))?;
-    let found: Value = serde_json::from_slice(&output.stdout)?;
-    let written: Value = serde_json::from_slice(&std::fs::read(folder.path().join("path.json"))?)?;
-    ensure(written == found, || "the record is not what was printed".into())?;
-    for way in ["forth", "back"] {
-        let near = |what: &str, truth: f64, part: f64| {
-            let value = found[way][what]["value"].as_f64().unwrap_or_default();
-            ensure((value / truth - 1.0).abs() < part, || format!("{way}: {what} is {value}, and not {truth}"))
-        };
-        near("rate_bit_s", 20e6, 0.1)?;
-        near("buffer_bytes", 100e3, 0.25)?;
-        ensure(found[way]["drop_tail"]["kind"] == "yes", || format!("{}", found[way]["drop_tail"]))?;
-        ensure(found[way]["policer_bit_s"]["kind"] == "absent", || format!("{}", found[way]["policer_bit_s"]))?;
-        // Ten products of 100 KB, and what is under way when that is noticed; twice that where a host was late and BBR had to tell.
-        let sent = found[way]["sent_bytes"].as_u64().unwrap_or(u64::MAX);
-        let loads = said(&output).matches(&format!("loading the way {way} ")).count() as u64;
-        ensure((1..=2).contains(&loads) && sent < loads * 1_300_000, || format!("{way}: {sent} bytes were sent"))?;
-    }
-    let rtt = found["rtt_us"]["value"].as_f64().unwrap_or_default();
-    ensure((39_000.0..43_000.0).contains(&rtt), || format!("{rtt}"))
-}
-
-/// However many streams there are, they carry no more than the line.
-fn many() -> Result<(), Failed> {
-    let folder = folder()?;
-    let line = "rate = \"20Mbit/s\"\ndelay = \"20ms\"\nqueue = \"100KB\"";
-    let call = "client 10.77.0.2 --open --streams 64 --time 2s --way back --json";
-    let output = on_line(folder.path(), line, call)?;
-    ensure(output.status.success(), || said(&output))?;
-    let found: Value = serde_json::from_slice(&output.stdout)?;
-    let load = &found["loads"][0];
-    let goodput = load["goodput_bit_s"].as_f64().unwrap_or_default();
-    // The queue may have been filled before the first byte came.
-    ensure((5e6..20e6).contains(&goodput), || format!("{goodput}"))?;
-    let tenths = load["tenths_bytes"].as_array().ok_or("no tenths")?;
-    let most = tenths.iter().filter_map(Value::as_f64).fold(0.0, f64::max);
-    ensure(most < 20e6 / 80.0 + 200e3, || format!("{most} bytes in a tenth of a second"))
-}
-
-/// The first step of a new user after the demo.
-fn readme() -> Result<(), Failed> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).ok_or("no root")?;
-    let page = std::fs::read_to_string(root.join("README.md"))?;
-    let rest = page.split_once("```sh measured\n").ok_or("README.md has no such example")?.1;
-    let script = rest.split_once("```").ok_or("it has no end")?.0;
-    let programs = Path::new(EKIDEN).parent().ok_or("no folder")?.display().to_string();
-    let path = format!("{programs}:{}", std::env::var("PATH")?);
-    let run = || -> Result<String, Failed> {
-        let folder = folder()?;
-        std::os::unix::fs::symlink(root.join("scenarios"), folder.path().join("scenarios"))?;
-        let mut shell = Command::new("sh");
-        shell.args(["-c", script]).env("PATH", &path).env("TMPDIR", folder.path());
-        let shell = shell.current_dir(folder.path()).output()?;
-        ensure(shell.status.success(), || said(&shell))?;
-        Ok(String::from_utf8(shell.stdout)?.replace('\n', " "))
-    };
-    // An end that looked late sees less of the path, and says so. It has three tries.
-    let mut printed = run()?;
-    for _ in 0..2 {
-        if printed.contains("an end looked up to") {
-            printed = run()?;
-        }
-    }
-    let (_, rest) = printed.split_once("2 proxies beside the hosts would give ").ok_or_else(|| printed.clone())?;
-    let rate: f64 = rest.split(' ').next().unwrap_or_default().parse()?;
-    // A line of 100 Mbit/s, as it was measured.
-    ensure((70.0..140.0).contains(&rate), || printed.clone())?;
-    contains(&printed, "the hosts' window bounds the direct connection")
-}
-
-fn record_in_the_way() -> Result<(), Failed> {
-    let folder = folder()?;
-    std::fs::write(folder.path().join("path.json"), "mine")?;
-    let line = "rate = \"20Mbit/s\"\ndelay = \"20ms\"\nqueue = \"100KB\"";
-    let output = on_line(folder.path(), line, "path 10.77.0.2 --open --record path.json")?;
-    ensure(output.status.code() == Some(3), || said(&output))?;
-    ensure(std::fs::read(folder.path().join("path.json"))? == b"mine", || "it was replaced".into())
 }

@@ -180,6 +180,7 @@ fn sighup_takes_a_right_file_and_keeps_the_old_one_otherwise() {
     process.rewrite(SOCKS);
     process.signal(Signal::SIGHUP);
     wait_until("the listener is gone", || std::net::TcpStream::connect(port).is_err());
+    process.wait_for_line(&format!("[listen.more] is closed: socks5 {port}"));
     server.write_all(b"and here").unwrap();
     client.read_exact(&mut [0; 8]).unwrap();
 }

@@ -304,7 +304,15 @@ fn decimals(mut rest: u64, size: u64) -> Option<String> {
 /// Parses a quantity from a text, and describes the expected form if the text is something else.
 struct FromText<Quantity> {
     example: &'static str,
+    /// What a number without a unit is most likely meant in.
+    unit: &'static str,
     of: PhantomData<Quantity>,
+}
+
+impl<Quantity> FromText<Quantity> {
+    fn refused<E: serde::de::Error>(&self, number: &impl fmt::Display) -> E {
+        E::custom(format_args!("{number} has no unit: it must be a text in quotes, such as \"{number}{}\"", self.unit))
+    }
 }
 
 impl<Quantity: FromStr<Err = ParseError>> serde::de::Visitor<'_> for FromText<Quantity> {
@@ -317,10 +325,22 @@ impl<Quantity: FromStr<Err = ParseError>> serde::de::Visitor<'_> for FromText<Qu
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Quantity, E> {
         text.parse().map_err(E::custom)
     }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Quantity, E> {
+        Err(self.refused(&number))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Quantity, E> {
+        Err(self.refused(&number))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Quantity, E> {
+        Err(self.refused(&number))
+    }
 }
 
 macro_rules! serde_as_text {
-    ($($quantity:ty: $example:literal),*) => {$(
+    ($($quantity:ty: $example:literal, $unit:literal);*) => {$(
         impl serde::Serialize for $quantity {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -328,9 +348,9 @@ macro_rules! serde_as_text {
         }
         impl<'de> serde::Deserialize<'de> for $quantity {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_str(FromText { example: $example, of: PhantomData })
+                deserializer.deserialize_str(FromText { example: $example, unit: $unit, of: PhantomData })
             }
         }
     )*};
 }
-serde_as_text!(Bytes: "64KiB", BitRate: "70Mbit/s", Time: "12.5ms", Fraction: "0.1%");
+serde_as_text!(Bytes: "64KiB", "KiB"; BitRate: "70Mbit/s", "Mbit/s"; Time: "12.5ms", "s"; Fraction: "0.1%", "%");

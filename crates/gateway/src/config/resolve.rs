@@ -166,7 +166,9 @@ impl Resolver<'_> {
             let failed = |reason: String| Err(self.error(Some(text.span()), format!("{key}: {reason}")));
             let network = match network(text.get_ref()) {
                 Ok(network) => network,
-                Err(error @ NetworkError::HostBits(_)) => return failed(error.to_string()),
+                Err(error @ (NetworkError::HostBits(_) | NetworkError::Prefix { .. })) => {
+                    return failed(error.to_string());
+                }
                 Err(NetworkError::Network(text)) => {
                     let is_letter = |letter: char| letter.is_ascii_alphabetic();
                     let looks_like_name = !text.contains(':') && text.contains(is_letter);

@@ -190,7 +190,7 @@ impl Pattern {
         } else if bare.contains('/') {
             Hosts::Net(canonical(network(bare).map_err(|error| match error {
                 NetworkError::Network(_) => wrong(),
-                NetworkError::HostBits(_) => error.to_string(),
+                NetworkError::HostBits(_) | NetworkError::Prefix { .. } => error.to_string(),
             })?))
         } else if let Some(domain) = hosts.strip_prefix('.') {
             match Host::parse(domain).map_err(|_| wrong())? {

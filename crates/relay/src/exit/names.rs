@@ -24,7 +24,7 @@ mod files;
 mod lenient;
 mod query;
 mod servers;
-mod zoned;
+mod sockets;
 
 /// The files are checked for changes by the first look-up after this time.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,7 +1,8 @@
 //! The life of a process that is a node: start, signals, end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -211,6 +212,8 @@ fn read_again(relay: &mut Relay, membership: &Membership, file: &Path) -> Option
         }
     };
     let before = relay.config();
+    let had: HashMap<&String, SocketAddr> =
+        before.listeners.keys().filter_map(|name| Some((name, relay.address(name)?))).collect();
     let fingerprint = |config: &Config| config.identity.as_ref().map(|identity| identity.fingerprint());
     let (threads, key) = (config.threads, fingerprint(&config));
     let taken = membership.check(&config).map_err(StartError::from);
@@ -218,10 +221,11 @@ fn read_again(relay: &mut Relay, membership: &Membership, file: &Path) -> Option
         Ok(()) => {
             reload::taken(file);
             let config = relay.config();
-            let is_new = |name: &str, listener: &Listener| {
-                before.listeners.get(name).is_none_or(|before| before.address != listener.address)
-            };
-            for (name, listener) in config.listeners.iter().filter(|(name, listener)| is_new(name, listener)) {
+            for (name, listener) in listeners_without(&before, &config) {
+                let address = had.get(name).unwrap_or(&listener.address);
+                tracing::info!("[listen.{name}] is closed: {} {address}", listener.kind.word());
+            }
+            for (name, listener) in listeners_without(&config, &before) {
                 if let Some(address) = relay.address(name) {
                     tracing::info!("[listen.{name}] is new: listening {} {address}", listener.kind.word());
                 }
@@ -241,6 +245,14 @@ fn read_again(relay: &mut Relay, membership: &Membership, file: &Path) -> Option
         }
     }
     Some(config)
+}
+
+/// The listeners of `config` that `other` does not have, or has at other addresses.
+fn listeners_without<'a>(config: &'a Config, other: &Config) -> impl Iterator<Item = (&'a String, &'a Listener)> {
+    let is_there = |name: &str, listener: &Listener| {
+        other.listeners.get(name).is_some_and(|there| there.address == listener.address)
+    };
+    config.listeners.iter().filter(move |(name, listener)| !is_there(name, listener))
 }
 
 /// What the node has, for the program that started it.

@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::zoned::Zoned;
+use super::sockets::Sockets;
 use super::{lenient, tells_of_descriptors};
 
 /// How many sockets a query by UDP has at the same time: the same one sends it again.
@@ -25,7 +25,7 @@ const SOCKETS: u8 = 1;
 
 /// Tells the resolver how a query is made.
 #[derive(Clone)]
-pub(super) struct Queries(pub(super) Zoned);
+pub(super) struct Queries(pub(super) Sockets);
 
 /// A name server.
 #[derive(Clone)]
@@ -34,13 +34,13 @@ pub(super) struct Asked {
     by_tcp_alone: bool,
     /// The timeout of its answer by UDP, and of that by TCP.
     limit: Duration,
-    sockets: Zoned,
+    sockets: Sockets,
 }
 
 impl ConnectionProvider for Queries {
     type Conn = Asked;
     type FutureConn = Ready<Result<Asked, NetError>>;
-    type RuntimeProvider = Zoned;
+    type RuntimeProvider = Sockets;
 
     fn new_connection(
         &self,
@@ -56,14 +56,14 @@ impl ConnectionProvider for Queries {
         })))
     }
 
-    fn runtime_provider(&self) -> &Zoned {
+    fn runtime_provider(&self) -> &Sockets {
         &self.0
     }
 }
 
 impl DnsHandle for Asked {
     type Response = DnsResponseStream;
-    type Runtime = Zoned;
+    type Runtime = Sockets;
 
     fn send(&self, request: DnsRequest) -> DnsResponseStream {
         let asked = self.clone();

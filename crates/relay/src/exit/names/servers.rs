@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::Unknown;
 use super::cache::{Answer, Answers, Found};
 use super::query::Queries;
-use super::zoned::Zoned;
+use super::sockets::Sockets;
 use crate::exit::spare::Turn;
 
 /// `SILENT`: for this time after a server did not answer, the next one is asked beside it after `SHORT`, so that not every name
@@ -67,7 +67,7 @@ impl Servers {
         let written = conf.search.clone().unwrap_or_else(|| vec![own_domain.into()]);
         let counts = |domain: &&String| conf.search.is_some() || !domain.is_empty();
         let search = written.iter().filter(counts).filter_map(|domain| Name::from_str_relaxed(domain).ok()).collect();
-        let queries = Queries(Zoned::new(zones));
+        let queries = Queries(Sockets::new(zones));
         // Each is a resolver of its own: a resolver with several servers would split the time of one among them.
         let one = |server| {
             let config = ResolverConfig::from_name_servers(vec![server]);

@@ -340,8 +340,8 @@ fn a_server_has_the_time_that_resolv_conf_says() {
 
 #[test]
 fn a_name_server_is_asked_on_its_interface() {
-    let zoned = zoned::Zoned::new(vec![("fe80::1".parse().unwrap(), 7)]);
-    let with_zone = |text: &str| zoned.with_zone(text.parse().unwrap()).to_string();
+    let sockets = sockets::Sockets::new(vec![("fe80::1".parse().unwrap(), 7)]);
+    let with_zone = |text: &str| sockets.with_zone(text.parse().unwrap()).to_string();
     assert_eq!(with_zone("[fe80::1]:53"), "[fe80::1%7]:53");
     assert_eq!(with_zone("[fe80::2]:53"), "[fe80::2]:53");
     assert_eq!(with_zone("192.0.2.1:53"), "192.0.2.1:53");

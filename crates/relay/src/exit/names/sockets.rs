@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use super::lenient::{self, Room};
 
 type Received<'f> = Pin<Box<dyn Send + Future<Output = io::Result<(usize, SocketAddr)>> + 'f>>;
-type Sockets<S> = Pin<Box<dyn Send + Future<Output = io::Result<S>>>>;
+type Making<S> = Pin<Box<dyn Send + Future<Output = io::Result<S>>>>;
 
 /// A query is sent again after this time without an answer, so often at most, from the same socket.
 const AGAIN_AFTER: Duration = Duration::from_millis(400);
@@ -25,13 +25,13 @@ const AGAIN_MOST: u32 = 2;
 
 /// Makes the resolver's sockets.
 #[derive(Clone)]
-pub struct Zoned {
+pub struct Sockets {
     sockets: TokioRuntimeProvider,
     /// The index of the interface on which each address counts.
     zones: Arc<[(Ipv6Addr, u32)]>,
 }
 
-impl Zoned {
+impl Sockets {
     /// `zones`: the name servers' addresses that have a zone, with the index of its interface.
     pub fn new(zones: Vec<(Ipv6Addr, u32)>) -> Self {
         Self { sockets: TokioRuntimeProvider::default(), zones: zones.into() }
@@ -49,39 +49,34 @@ impl Zoned {
     }
 }
 
-impl RuntimeProvider for Zoned {
+impl RuntimeProvider for Sockets {
     type Handle = <TokioRuntimeProvider as RuntimeProvider>::Handle;
     type Timer = <TokioRuntimeProvider as RuntimeProvider>::Timer;
-    type Udp = ZonedSocket;
+    type Udp = QuerySocket;
     type Tcp = <TokioRuntimeProvider as RuntimeProvider>::Tcp;
 
     fn create_handle(&self) -> Self::Handle {
         self.sockets.create_handle()
     }
 
-    fn connect_tcp(
-        &self,
-        server: SocketAddr,
-        local: Option<SocketAddr>,
-        limit: Option<Duration>,
-    ) -> Sockets<Self::Tcp> {
+    fn connect_tcp(&self, server: SocketAddr, local: Option<SocketAddr>, limit: Option<Duration>) -> Making<Self::Tcp> {
         self.sockets.connect_tcp(self.with_zone(server), local, limit)
     }
 
-    fn bind_udp(&self, local: SocketAddr, server: SocketAddr) -> Sockets<Self::Udp> {
+    fn bind_udp(&self, local: SocketAddr, server: SocketAddr) -> Making<Self::Udp> {
         let server = self.with_zone(server);
         let bound = self.sockets.bind_udp(local, server);
         Box::pin(async move {
             let socket = bound.await?;
             // So the kernel tells at once where nothing listens.
             socket.connect(server).await?;
-            Ok(ZonedSocket { socket, server, sent: Mutex::default() })
+            Ok(QuerySocket { socket, server, sent: Mutex::default() })
         })
     }
 }
 
 /// A socket for the queries to one server.
-pub struct ZonedSocket {
+pub struct QuerySocket {
     socket: UdpSocket,
     server: SocketAddr,
     sent: Mutex<Sent>,
@@ -94,7 +89,7 @@ struct Sent {
     again: u32,
 }
 
-impl ZonedSocket {
+impl QuerySocket {
     /// The next answer, as the resolver can read it.
     async fn received(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let mut bytes = vec![0; lenient::LONGEST];
@@ -135,7 +130,7 @@ impl ZonedSocket {
     }
 }
 
-impl DnsUdpSocket for ZonedSocket {
+impl DnsUdpSocket for QuerySocket {
     type Time = TokioTime;
 
     fn poll_recv_from(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<(usize, SocketAddr)>> {

@@ -31,7 +31,7 @@ pub use connecting::{begin_connect, disconnect};
 pub use control::{await_bytes, clamp_window, congestion, default_congestion, limit_rate, set_congestion};
 pub use counted::{has_received_end, receive_and_look};
 pub use files::{open_files, raise_open_files};
-pub use free::{await_free, ensure_free};
+pub use free::{await_free, ensure_free, overlap};
 pub use silence::{KeepaliveTimeouts, limit_unacknowledged, watch_closely};
 
 /// The TCP settings of a connection. An omitted one is left to the kernel.
@@ -175,6 +175,17 @@ fn listen_on(socket: Socket, address: SocketAddr, only_v6: bool) -> Result<TcpLi
     let bound = socket.bind(&address.into()).and_then(|()| socket.listen(BACKLOG));
     bound.map_err(|source| SocketError::Bind { address, source })?;
     Ok(socket.into())
+}
+
+/// Sets up a socket again that another process has made by [`listen`]: what the kernel or another build of this program fixed then, such as
+/// how many connections may wait, is as for a new one. The default of its receive buffer stays.
+///
+/// # Errors
+/// As of [`listen`].
+pub fn listen_again(listener: &TcpListener, options: &TcpOptions) -> Result<(), SocketError> {
+    let socket = SockRef::from(listener);
+    set_up(&socket, options)?;
+    Ok(socket.listen(BACKLOG)?)
 }
 
 /// A non-blocking socket ready to connect to `address`.
@@ -342,11 +353,15 @@ fn queued(socket: &impl AsFd, request: libc::c_ulong) -> Option<u64> {
 
 pub(crate) fn new_socket(address: SocketAddr, options: &TcpOptions) -> Result<Socket, SocketError> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    set_up(&socket, options)?;
+    Ok(socket)
+}
+
+fn set_up(socket: &Socket, options: &TcpOptions) -> Result<(), SocketError> {
     socket.set_tcp_nodelay(true)?;
     socket.set_linger(Some(Duration::ZERO))?;
-    count_what_is_left(&socket)?;
-    apply(&socket, options)?;
-    Ok(socket)
+    count_what_is_left(socket)?;
+    apply(socket, options)
 }
 
 /// Makes [`receive_and_look`] exact, where the kernel can (Linux 4.18).

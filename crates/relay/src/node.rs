@@ -78,7 +78,7 @@ impl Relay {
     /// The first part of [`Relay::start`], all that needs privileges that the node does not need afterwards. There is no
     /// other thread yet that would keep them.
     pub fn bind(config: Config) -> Result<Self, StartError> {
-        Self::bind_with(config, Inherited::new())
+        Self::bind_with(config, Inherited::default())
     }
 
     /// The same, with sockets that another process has passed to this one.
@@ -104,7 +104,6 @@ impl Relay {
         let worker = |runtime: &Runtime| Worker { handle: runtime.handle().clone(), load: Arc::default() };
         relay.workers = relay.runtimes.iter().map(worker).collect();
         relay.reload(config)?;
-        relay.inherited = Inherited::new();
         for worker in relay.workers.iter() {
             worker.handle.spawn(expire_pool(relay.node.clone()));
         }
@@ -121,6 +120,7 @@ impl Relay {
             let thread = std::thread::Builder::new().name(format!("relay-{i}"));
             self.threads.push((stop, thread.spawn(move || work(runtime, stopped))?));
         }
+        std::mem::take(&mut self.inherited).confirm();
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl Relay {
 
     /// Lets the process that comes after this one have the listeners' sockets, while this one closes them.
     fn pass_on(&mut self) {
-        self.offered = Arc::new(self.bound.values_mut().filter_map(Bound::offer).collect());
+        self.offered = Arc::new(self.bound.values_mut().map(Bound::offer).collect());
         handover::offer(self.offered.clone());
     }
 
@@ -204,10 +204,9 @@ impl Relay {
         self.offered.iter().any(Offered::is_awaited)
     }
 
-    /// Closes what another process could still have. Whether something is open.
-    fn close_rest(&self) -> bool {
-        self.offered.iter().for_each(Offered::close);
-        self.is_awaited()
+    /// Whether another process may still have sockets of this one.
+    fn may_be_had(&self) -> bool {
+        self.offered.iter().any(Offered::may_be_had)
     }
 
     /// Completes when each worker has looked at what has come to its connections until now.
@@ -264,7 +263,7 @@ impl Relay {
             // With other TCP settings the old sockets are still there while the new ones are made.
             let ours = self.bound.values().any(|bound| bound.overlaps(listener.address))
                 || self.closing.iter().any(|closing| closing.overlaps(listener.address));
-            let sockets = match self.inherited.remove(&listener.address) {
+            let sockets = match self.inherited.remove(listener.address) {
                 Some(sockets) => Sockets::take_over(listener, self.workers.len(), sockets),
                 None => Sockets::bind(listener, self.workers.len(), ours),
             };

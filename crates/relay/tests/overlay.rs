@@ -292,7 +292,7 @@ fn what_an_overlay_cannot_be_is_refused_in_a_line() {
     assert!(refused(&format!("{good}[node.{second}]\n"), "").contains("duplicate"));
     assert!(refused(&format!("{good}[node.x]\naddress = \"192.0.2.1:1\"\n"), "").contains("fingerprint"));
     assert!(refused(&format!("{good}[node.x]\naddres = \"192.0.2.1:1\"\n"), "").contains("address"));
-    assert!(refused(&good.replace("127.0.0.0/8", "127.0.0.0/99"), "").contains("is not a destination"));
+    assert!(refused(&good.replace("127.0.0.0/8", "127.0.0.0/99"), "").contains("the prefix of an IPv4 network"));
     assert!(refused(&good.replacen("near =", "price = -1\nnear =", 1), "").contains("price"));
     for (key, value) in [
         ("near", "[\"10.0.0.1/8\"]"),

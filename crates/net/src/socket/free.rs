@@ -19,6 +19,12 @@ pub fn ensure_free(address: SocketAddr, only_v6: bool) -> Result<(), SocketError
     socket.bind(&address.into()).map_err(|source| SocketError::Bind { address, source })
 }
 
+/// Whether listeners at these addresses would be in each other's way.
+pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && (any || one.ip() == other.ip())
+}
+
 /// As [`ensure_free`], but waits for what may pass (see [`SocketError::may_pass`]) up to `until`; `waits` is told that it does.
 /// Blocks the thread.
 pub fn await_free(

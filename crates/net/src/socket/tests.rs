@@ -210,3 +210,19 @@ fn an_address_that_another_process_gives_up_is_had_and_one_that_this_host_does_n
     let error = await_free(elsewhere, true, Instant::now() + Duration::from_millis(50), |_| told += 1).unwrap_err();
     assert!(error.may_pass() && told == 2, "{error}");
 }
+
+#[test]
+fn a_socket_of_another_process_is_set_up_again() {
+    let made = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    made.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    made.listen(1).unwrap();
+    let listener = TcpListener::from(made);
+    // Of a listener, the kernel tells how many connections may wait here.
+    let may_wait = || tcp_info(&listener).unwrap().sacked_segments;
+    assert_eq!(may_wait(), 1);
+    let silence = Duration::from_secs(7);
+    listen_again(&listener, &TcpOptions { keepalive: Some(silence), ..TcpOptions::default() }).unwrap();
+    assert!(may_wait() > 1, "{}", may_wait());
+    assert_eq!(SockRef::from(&listener).tcp_keepalive_time().unwrap(), silence);
+    assert!(SockRef::from(&listener).tcp_nodelay().unwrap());
+}

@@ -4,6 +4,7 @@
 //! the connection over. That wakes another thread, which costs more than it brings where connections come and
 //! go within a moment: while they do, a worker must be far ahead.
 
+use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream as StdStream};
 use std::sync::atomic::Ordering;
@@ -26,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a socket that is to be closed waits for TCP handshakes that have begun.
 const UNDER_WAY: Duration = Duration::from_secs(1);
-/// How long it waits where the node ends meanwhile, or has waited already.
+/// How long it waits for the last of them, once no other begins.
 const UNDER_WAY_LAST: Duration = Duration::from_millis(50);
 
 /// Connections that a worker accepts before it runs its other tasks.
@@ -153,6 +154,7 @@ impl Acceptor {
             let taking = async {
                 match was {
                     Held::Passed => {}
+                    Held::Lent => pending().await,
                     Held::Here => {
                         self.take_for(UNDER_WAY, socket, &mut busy).await;
                         ignore_new(socket.socket());
@@ -166,13 +168,12 @@ impl Acceptor {
                         drop(steer::hear_new(socket.socket()));
                         self.take_all(socket, &mut busy).await;
                     }
-                    Held::Wanted | Held::Last => {
+                    Held::Wanted => {
                         // Keeps a node that stops until this worker has closed its socket, too: others may be sooner.
                         let _under_way = self.node.begin();
                         ignore_new(socket.socket());
-                        let most = if was == Held::Last { UNDER_WAY_LAST } else { UNDER_WAY };
-                        self.take_for(most, socket, &mut busy).await;
-                        // Another process waits for the address, or this one ends: there is no time for those that wait for room.
+                        self.take_for(UNDER_WAY, socket, &mut busy).await;
+                        // Another process waits for the address: there is no time for those that wait for room.
                         while self.node.is_full().is_none() && self.take(socket, || socket.accept(), true).await {}
                     }
                 }

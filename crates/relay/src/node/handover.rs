@@ -3,11 +3,12 @@
 //!
 //! The stopping process listens on an abstract Unix socket (`giving`). The new one (`taking`) connects, and says which addresses it wants
 //! with which settings; it is told which of these it can have. Until it has all others that it needs, the stopping process accepts. Then it
-//! asks for the sockets. Addresses that it wants with other settings are closed for it.
+//! asks for the sockets, and says when it accepts on them: from then on they are its own. If it ends before, the stopping process accepts
+//! again. Addresses that it wants with other settings, or that are in the way of one that it wants, are closed for it.
 //!
 //! Both processes are of one user. What the new one sends are lines of text: `ADDRESS SETTINGS` for each listener, and an empty one; it gets
 //! a line with the addresses that it can have. Then `ADDRESS` for each that it takes; it gets the number of sockets (4 bytes, big endian)
-//! with the sockets.
+//! with the first sockets, and again with each of the next ones. An empty line says that it accepts.
 
 mod giving;
 mod taking;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use ekiden_net::privileges::peer_user;
 use ekiden_net::socket::TcpOptions;
+use sha2::{Digest, Sha256};
 
 use crate::config::{Listener, ListenerKind};
 
@@ -30,14 +32,20 @@ const SOCKETS: &str = "ekiden/listeners/";
 /// How long either side waits for the other's next line.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// More than the lines of all listeners.
-const TEXT_MOST: usize = 64 << 10;
+const TEXT_MOST: usize = 4 << 20;
+/// In place of the settings of sockets that are not passed on.
+const NONE: &str = "-";
 
-/// The settings of a listener's sockets, without the congestion control, which can be changed. `None` if they are not passed on: a
-/// transparent one needs what only a start may ask for, and one whose port the kernel chooses has no address that another could name.
+/// Tells the settings of a listener's sockets apart, without the congestion control, which can be changed. `None` if they are not passed on:
+/// a transparent one needs what only a start may ask for, and one whose port the kernel chooses has no address that another could name.
 pub fn settings(listener: &Listener) -> Option<String> {
     let is_named = listener.address.port() != 0 && !matches!(listener.kind, ListenerKind::Transparent { .. });
     let options = TcpOptions { congestion: None, ..listener.tcp.options.clone() };
-    is_named.then(|| format!("{options:?} {}", listener.only_v6))
+    is_named.then(|| {
+        let digest = Sha256::digest(format!("{options:?} {}", listener.only_v6));
+        let (first, _) = digest.split_first_chunk().expect("it is longer");
+        format!("{:032x}", u128::from_be_bytes(*first))
+    })
 }
 
 /// Fails if the other process is of another user.

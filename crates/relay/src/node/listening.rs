@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use ekiden_net::socket::{self, SocketError};
+use ekiden_net::socket::{self, SocketError, TcpOptions, overlap};
 use ekiden_net::steer;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
@@ -84,6 +84,7 @@ impl Sockets {
             None => socket::default_congestion()?,
         };
         for taken in &sockets {
+            socket::listen_again(taken, &TcpOptions { congestion: None, ..listener.tcp.options.clone() })?;
             if socket::congestion(taken)? != congestion {
                 socket::set_congestion(taken, &congestion)?;
             }
@@ -180,12 +181,12 @@ impl Bound {
         if self.address == address { self.tasks.len() } else { 0 }
     }
 
-    /// Lets another process have these while they are closed.
-    pub fn offer(&mut self) -> Option<Offered> {
-        let settings = handover::settings(&self.listener)?;
-        self.is_offered = true;
+    /// Lets another process have these while they are closed, if it may have them, or hear that it waits for their address.
+    pub fn offer(&mut self) -> Offered {
+        let settings = handover::settings(&self.listener);
+        self.is_offered = settings.is_some();
         let sockets = self.sockets.iter().map(Arc::downgrade).collect();
-        Some(Offered { address: self.address, settings, sockets, held: self.held.clone() })
+        Offered { address: self.address, settings, sockets, held: self.held.clone() }
     }
 
     /// Accepts the connections in the queues, and closes the sockets. `steering` says that other sockets have taken the address
@@ -221,11 +222,6 @@ impl Closing {
     pub fn is_over(&self) -> bool {
         self.count_at(self.address) == 0
     }
-}
-
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() == other.port() && (any || one.ip() == other.ip())
 }
 
 fn is_transparent(listener: &Listener) -> bool {

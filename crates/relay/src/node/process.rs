@@ -24,8 +24,8 @@ use crate::shared::ABOUT_TO_ASK;
 /// How often draining looks whether it is done.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 
-/// The least time in which a process that waits finds this one.
-const LOOKED_FOR: Duration = Duration::from_millis(50);
+/// The most time in which listeners are closed that no process waits for, where the node is not full.
+const CLOSING: Duration = Duration::from_secs(3);
 
 /// How often it says how many streams are left.
 const DRAIN_TOLD: Duration = Duration::from_secs(60);
@@ -148,19 +148,18 @@ async fn drained(relay: &Relay, most: Duration) {
         }
         // Before the first look, idle connections that have something left to send become busy.
         sleep(DRAIN_STEP).await;
+        let is_over = Instant::now() >= deadline;
         // A client that is connected may be about to ask.
         let is_idle = || {
             let is_asked = relay.connections() > 0 && begun.elapsed() < ABOUT_TO_ASK;
-            let may_be_awaited = begun.elapsed() < LOOKED_FOR || relay.is_awaited();
-            relay.busy() == 0 && !is_asked && !may_be_awaited
+            is_over || relay.busy() == 0 && !is_asked
         };
-        if Instant::now() >= deadline {
-            return;
-        }
-        if is_idle() {
+        // Listeners are passed or closed in order also where streams have no time left.
+        let are_closed = || !(relay.is_awaited() || relay.may_be_had() && begun.elapsed() < CLOSING);
+        if is_idle() && are_closed() {
             // What has been asked already may not have been read yet, on a machine that has much to do.
             relay.look_around().await;
-            if is_idle() && !relay.close_rest() {
+            if is_idle() && are_closed() {
                 return;
             }
         }

@@ -18,6 +18,7 @@ use super::{PATIENCE, directory, log};
 
 const CONFIG: &str = "EKIDEN_TEST_NODE";
 const FILES: &str = "EKIDEN_TEST_FILES";
+const ENDED: &str = "the node ended before it was ready";
 
 /// Is the node, when the variable names its configuration; returns otherwise.
 #[test]
@@ -46,7 +47,7 @@ pub struct Process {
 
 impl Process {
     pub fn start(name: &str, text: &str) -> Self {
-        Self::start_in(name, text, &[], None)
+        Self::start_in(name, text, &[], None).expect(ENDED)
     }
 
     /// One that comes after this one, which is told to stop once the new one waits.
@@ -56,15 +57,26 @@ impl Process {
 
     /// The same; `told` hears of it when this one has been told.
     pub fn replace_and_tell(&self, name: &str, text: &str, told: &Sender<()>) -> Self {
-        Self::start_in(name, text, &[], Some((self, told)))
+        Self::start_in(name, text, &[], Some((self, told))).expect(ENDED)
+    }
+
+    /// One that comes after this one, and ends before it is ready. What it has written.
+    pub fn replace_in_vain(&self, name: &str, text: &str) -> Vec<String> {
+        Self::start_in(name, text, &[], Some((self, &channel().0))).err().expect("it is ready")
     }
 
     /// One that may have only so many open files.
     pub fn start_with_files(name: &str, text: &str, most: u64) -> Self {
-        Self::start_in(name, text, &[(FILES, &most.to_string())], None)
+        Self::start_in(name, text, &[(FILES, &most.to_string())], None).expect(ENDED)
     }
 
-    fn start_in(name: &str, text: &str, variables: &[(&str, &str)], mut before: Option<(&Self, &Sender<()>)>) -> Self {
+    /// What it has written, if it ends before it is ready.
+    fn start_in(
+        name: &str,
+        text: &str,
+        variables: &[(&str, &str)],
+        mut before: Option<(&Self, &Sender<()>)>,
+    ) -> Result<Self, Vec<String>> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let file = directory().join(format!("{name}-{}.toml", STARTED.fetch_add(1, Ordering::Relaxed)));
         write_config(&file, text);
@@ -78,7 +90,11 @@ impl Process {
         let (mut addresses, mut first) = (Vec::new(), Vec::new());
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         loop {
-            let line = lines.next().expect("the node ended before it was ready").unwrap();
+            let Some(line) = lines.next() else {
+                let _ = child.wait();
+                return Err(first);
+            };
+            let line = line.unwrap();
             // The test harness writes its own words before ours.
             if let Some((_, rest)) = line.split_once("listening ") {
                 addresses.push(rest.split(' ').nth(1).unwrap().parse().unwrap());
@@ -96,7 +112,7 @@ impl Process {
         }
         let (sender, receiver) = channel();
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(sender.send(line))));
-        Self { child, first, lines: receiver, file, addresses }
+        Ok(Self { child, first, lines: receiver, file, addresses })
     }
 
     /// Gives the node another configuration, which it reads at its SIGHUP.

@@ -8,6 +8,7 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use ekiden_keys::random_secret;
+use ekiden_net::socket::overlap;
 use ekiden_net::{descriptors, patience};
 use ekiden_service::status_socket;
 use tokio::sync::watch;
@@ -28,8 +29,8 @@ pub enum Held {
     Asked,
     /// Of this process, while another waits for the address, which cannot have the sockets: its settings differ.
     Wanted,
-    /// Of this process, which is about to end.
-    Last,
+    /// Of the process that comes after it as well, which does not accept yet. Nor does this one.
+    Lent,
     /// Of the process that comes after it as well, which accepts from now on.
     Passed,
 }
@@ -60,8 +61,8 @@ impl Holder {
 /// The sockets of a listener that another process may have.
 pub struct Offered {
     pub address: SocketAddr,
-    /// What the other process must have set, too.
-    pub settings: String,
+    /// What the other process must have set, too. `None` if it cannot have them.
+    pub settings: Option<String>,
     pub sockets: Vec<Weak<TcpListener>>,
     pub held: Arc<Holder>,
 }
@@ -113,39 +114,68 @@ fn log(error: &io::Error) {
     tracing::debug!("a process asks for this node's listeners: {error}");
 }
 
+/// What another process wants.
+struct Wish {
+    address: SocketAddr,
+    settings: String,
+}
+
 fn answer(mut asker: &UnixStream, offered: &[Offered]) -> io::Result<()> {
     asker.set_nonblocking(false)?;
     asker.set_read_timeout(Some(PATIENCE))?;
     asker.set_write_timeout(Some(PATIENCE))?;
     let mut lines = BufReader::new(asker.take(TEXT_MOST as u64)).lines();
-    let mut promised: Vec<Promise<'_>> = Vec::new();
+    let mut wishes = Vec::new();
     loop {
         let line = lines.next().ok_or(ErrorKind::UnexpectedEof)??;
         let Some((address, settings)) = line.split_once(' ') else { break };
-        for offered in offered.iter().filter(|offered| offered.address.to_string() == address) {
-            promised.extend(offered.promise(settings));
-        }
+        let address = address.parse().map_err(|_| ErrorKind::InvalidData)?;
+        wishes.push(Wish { address, settings: settings.into() });
     }
-    let can_have: Vec<String> = promised.iter().map(|promise| promise.0.address.to_string()).collect();
+    let mut promised: Vec<Promise<'_>> = offered.iter().filter_map(|offered| offered.promise(&wishes)).collect();
+    let can_have: Vec<String> = promised.iter().map(|promise| promise.offered.address.to_string()).collect();
     asker.write_all(format!("{}\n", can_have.join(" ")).as_bytes())?;
     // What else the other needs may come as late.
     asker.set_read_timeout(Some(patience::LONGEST + PATIENCE))?;
     for line in lines {
-        let address = line?;
-        match promised.iter().find(|promise| promise.0.address.to_string() == address) {
-            Some(promise) => promise.0.pass(asker)?,
+        let line = line?;
+        if line.is_empty() {
+            promised.iter().for_each(Promise::keep);
+            return Ok(());
+        }
+        match promised.iter_mut().find(|promise| promise.offered.address.to_string() == line) {
+            Some(promise) => promise.pass(asker)?,
             None => return Err(io::Error::other("it asks for what it cannot have")),
         }
     }
-    Ok(())
+    Err(ErrorKind::UnexpectedEof.into())
 }
 
-/// Sockets that another process is about to take.
-struct Promise<'a>(&'a Offered);
+/// Sockets that another process is about to take. Dropped, they are this process's again, unless the promise was kept.
+struct Promise<'a> {
+    offered: &'a Offered,
+    /// Whether the other has them.
+    is_lent: bool,
+}
+
+impl Promise<'_> {
+    /// Sends the sockets, or none where another has them.
+    fn pass(&mut self, asker: &UnixStream) -> io::Result<()> {
+        self.is_lent = self.offered.lend(asker)?;
+        Ok(())
+    }
+
+    /// The other accepts on them.
+    fn keep(&self) {
+        if self.is_lent {
+            self.offered.held.becomes(Held::Lent, Held::Passed);
+        }
+    }
+}
 
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
-        self.0.held.becomes(Held::Asked, Held::Here);
+        self.offered.held.becomes(if self.is_lent { Held::Lent } else { Held::Asked }, Held::Here);
     }
 }
 
@@ -154,86 +184,155 @@ impl Offered {
         self.sockets.iter().any(|socket| socket.strong_count() > 0)
     }
 
-    /// Whether another process is about to take the sockets, or they are about to be closed.
+    /// Whether another process may still have the sockets.
+    pub fn may_be_had(&self) -> bool {
+        self.settings.is_some() && *self.held.0.borrow() == Held::Here && self.is_open()
+    }
+
+    /// Whether another process is about to take the sockets, or waits until they are closed.
     pub fn is_awaited(&self) -> bool {
         match *self.held.0.borrow() {
             Held::Here | Held::Passed => false,
-            Held::Asked => true,
-            Held::Wanted | Held::Last => self.is_open(),
+            Held::Asked | Held::Lent => true,
+            Held::Wanted => self.is_open(),
         }
     }
 
-    /// Has the sockets closed now, unless another process asks for them.
-    pub fn close(&self) {
-        self.held.becomes(Held::Here, Held::Last);
-    }
-
-    /// Keeps the sockets open for one that has these settings. With others they are closed for it.
-    fn promise(&self, settings: &str) -> Option<Promise<'_>> {
-        if settings != self.settings || self.sockets.len() > descriptors::MOST {
-            if self.held.becomes(Held::Here, Held::Wanted) {
-                let address = self.address;
+    /// Keeps the sockets open for one that wants them as they are. Where it wants the address with other settings, or one that they are in
+    /// the way of, they are closed for it.
+    fn promise(&self, wishes: &[Wish]) -> Option<Promise<'_>> {
+        let address = self.address;
+        match wishes.iter().find(|wish| wish.address == address) {
+            Some(wish) if self.settings.as_ref() == Some(&wish.settings) => return self.keep_for_another(),
+            Some(_) if self.held.becomes(Held::Here, Held::Wanted) => {
                 tracing::info!("{address} is closed for another process that waits for it with other settings");
             }
-            return None;
+            Some(_) => {}
+            None => {
+                let wish = wishes.iter().find(|wish| overlap(wish.address, address));
+                if let Some(wish) = wish.filter(|_| self.held.becomes(Held::Here, Held::Wanted)) {
+                    tracing::info!("{address} is closed for another process that waits for {}", wish.address);
+                }
+            }
         }
+        None
+    }
+
+    fn keep_for_another(&self) -> Option<Promise<'_>> {
         if self.is_open() {
             self.held.becomes(Held::Here, Held::Asked);
         }
         let is_asked = *self.held.0.borrow() == Held::Asked;
-        is_asked.then(|| Promise(self))
+        is_asked.then_some(Promise { offered: self, is_lent: false })
     }
 
-    /// Sends the sockets, or none where another has them.
-    fn pass(&self, asker: &UnixStream) -> io::Result<()> {
+    /// Sends the sockets, or none where another has them. Whether they were sent.
+    fn lend(&self, asker: &UnixStream) -> io::Result<bool> {
         let sockets: Vec<Arc<TcpListener>> = self.sockets.iter().filter_map(Weak::upgrade).collect();
-        let count = (sockets.len() as u32).to_be_bytes();
         let mut sent = Ok(());
         // Nobody here closes them meanwhile. They are the other's once they are sent; what fails leaves them here.
-        let is_passed = self.held.0.send_if_modified(|held| {
+        let is_lent = self.held.0.send_if_modified(|held| {
             if !matches!(held, Held::Here | Held::Asked) || sockets.is_empty() {
                 return false;
             }
-            sent = descriptors::send(asker, &count, &sockets);
-            *held = if sent.is_ok() { Held::Passed } else { *held };
+            sent = send(asker, &sockets);
+            *held = if sent.is_ok() { Held::Lent } else { *held };
             sent.is_ok()
         });
         sent?;
-        if is_passed { Ok(()) } else { descriptors::send(asker, &[0; 4], &[] as &[TcpListener]) }
+        if !is_lent {
+            send(asker, &[])?;
+        }
+        Ok(is_lent)
     }
+}
+
+/// Sends them, or that there are none.
+fn send(asker: &UnixStream, sockets: &[Arc<TcpListener>]) -> io::Result<()> {
+    let count = (sockets.len() as u32).to_be_bytes();
+    let mut pieces = sockets.chunks(descriptors::MOST);
+    descriptors::send(asker, &count, pieces.next().unwrap_or_default())?;
+    pieces.try_for_each(|piece| descriptors::send(asker, &count, piece))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn wish(address: &str, settings: &str) -> Vec<Wish> {
+        vec![Wish { address: address.parse().unwrap(), settings: settings.into() }]
+    }
+
+    fn offered(count: usize) -> (Offered, Vec<Arc<TcpListener>>) {
+        let open = || Arc::new(TcpListener::bind("127.0.0.1:0").unwrap());
+        let sockets: Vec<_> = std::iter::repeat_with(open).take(count).collect();
+        let address = "127.0.0.1:1080".parse().unwrap();
+        let weak = sockets.iter().map(Arc::downgrade).collect();
+        (Offered { address, settings: Some("same".into()), sockets: weak, held: Holder::here() }, sockets)
+    }
+
     #[test]
     fn what_one_process_has_taken_no_other_is_promised() {
-        let address = SocketAddr::from(([127, 0, 0, 1], 1080));
-        let socket = Arc::new(TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap());
-        let sockets = vec![Arc::downgrade(&socket)];
-        let offered = Offered { address, settings: "same".into(), sockets, held: Holder::here() };
+        let (offered, socket) = offered(1);
         let held = offered.held.subscribe();
+        let (same, other) = (wish("127.0.0.1:1080", "same"), wish("127.0.0.1:1080", "other"));
         // Two ask, the first leaves without them.
-        let (first, second) = (offered.promise("same"), offered.promise("same"));
+        let (first, second) = (offered.promise(&same), offered.promise(&same));
         assert!(first.is_some() && second.is_some());
         drop(first);
         assert_eq!(*held.borrow(), Held::Here);
         drop(second);
-        assert!(offered.promise("other").is_none());
+        assert!(offered.promise(&other).is_none());
         assert_eq!(*held.borrow(), Held::Wanted);
-        assert!(offered.promise("same").is_none() && offered.is_awaited());
+        assert!(offered.promise(&same).is_none() && offered.is_awaited());
         offered.held.0.send_replace(Held::Passed);
-        assert!(offered.promise("same").is_none() && offered.promise("other").is_none());
+        assert!(offered.promise(&same).is_none() && offered.promise(&other).is_none());
         assert_eq!(*held.borrow(), Held::Passed);
-        // Nor is one that is closed because the process ends.
-        offered.held.0.send_replace(Held::Here);
-        offered.close();
-        assert!(offered.promise("same").is_none() && offered.promise("other").is_none() && offered.is_awaited());
-        assert_eq!(*held.borrow(), Held::Last);
         // Once it is closed there is nothing to promise.
         offered.held.0.send_replace(Held::Here);
         drop(socket);
-        assert!(offered.promise("same").is_none() && !offered.is_awaited());
+        assert!(offered.promise(&same).is_none() && !offered.is_awaited());
+    }
+
+    #[test]
+    fn sockets_are_closed_for_an_address_that_they_are_in_the_way_of() {
+        for (address, held) in [
+            ("0.0.0.0:1080", Held::Wanted),
+            ("[::]:1080", Held::Wanted),
+            ("127.0.0.1:1081", Held::Here),
+            ("127.0.0.2:1080", Held::Here),
+        ] {
+            let (offered, _open) = offered(1);
+            assert!(offered.promise(&wish(address, "same")).is_none());
+            assert_eq!(*offered.held.subscribe().borrow(), held, "{address}");
+        }
+        // Both are wanted.
+        let (offered, _open) = offered(1);
+        let mut both = wish("0.0.0.0:1080", "same");
+        both.extend(wish("127.0.0.1:1080", "same"));
+        assert!(offered.promise(&both).is_some());
+    }
+
+    #[test]
+    fn what_was_lent_comes_back_unless_the_other_has_said_that_it_accepts() {
+        let (here, there) = UnixStream::pair().unwrap();
+        // More than the kernel passes at once.
+        let (offered, sockets) = offered(descriptors::MOST + 1);
+        let held = offered.held.subscribe();
+        let same = wish("127.0.0.1:1080", "same");
+        let mut promise = offered.promise(&same).unwrap();
+        promise.pass(&here).unwrap();
+        assert_eq!(descriptors::receive(&there, 4).unwrap().1.len(), descriptors::MOST);
+        let (count, last) = descriptors::receive(&there, 4).unwrap();
+        assert_eq!((count, last.len()), ((sockets.len() as u32).to_be_bytes().to_vec(), 1));
+        assert!(*held.borrow() == Held::Lent && offered.is_awaited());
+        assert!(offered.promise(&same).is_none());
+        drop(promise);
+        assert_eq!(*held.borrow(), Held::Here);
+        let mut promise = offered.promise(&same).unwrap();
+        promise.pass(&here).unwrap();
+        promise.keep();
+        drop(promise);
+        assert_eq!(*held.borrow(), Held::Passed);
     }
 }

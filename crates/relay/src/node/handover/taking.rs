@@ -10,11 +10,17 @@ use ekiden_net::{descriptors, steer};
 use ekiden_service::status_socket;
 use socket2::SockRef;
 
-use super::{PATIENCE, SOCKETS, TEXT_MOST, ensure_same_user, settings};
+use super::{NONE, PATIENCE, SOCKETS, TEXT_MOST, ensure_same_user, settings};
 use crate::config::Listener;
 
-/// Sockets that another process has passed to this one, by their address.
-pub type Inherited = HashMap<SocketAddr, Vec<TcpListener>>;
+/// What other processes have passed to this one.
+#[derive(Default)]
+pub struct Inherited {
+    /// The sockets, by their address.
+    sockets: HashMap<SocketAddr, Vec<TcpListener>>,
+    /// The connections to those that have passed them.
+    from: Vec<UnixStream>,
+}
 
 /// Processes that stop and may have sockets for this one.
 pub struct Others {
@@ -23,6 +29,8 @@ pub struct Others {
     /// All that there are, by name. `None` for one that has nothing for this process.
     asked: HashMap<String, Option<Other>>,
     taken: Inherited,
+    /// Whether it was said that one of them is of another user.
+    has_told: bool,
 }
 
 struct Other {
@@ -32,17 +40,30 @@ struct Other {
     has: Vec<SocketAddr>,
 }
 
+impl Inherited {
+    pub fn remove(&mut self, address: SocketAddr) -> Option<Vec<TcpListener>> {
+        self.sockets.remove(&address)
+    }
+
+    /// This process accepts on all of them. Where it ends before it has said so, those that have passed them accept again.
+    pub fn confirm(self) {
+        for mut other in self.from {
+            // One that has ended keeps none.
+            let _ = other.write_all(b"\n");
+        }
+    }
+}
+
 impl Others {
-    /// Those that have sockets for these listeners.
+    /// Those that have sockets for these listeners, or have some in their way.
     pub fn of<'a>(listeners: impl Iterator<Item = &'a Listener>) -> Self {
         let mut request = String::new();
         for listener in listeners {
-            if let Some(settings) = settings(listener) {
-                let _ = writeln!(request, "{} {settings}", listener.address);
-            }
+            let settings = settings(listener);
+            let _ = writeln!(request, "{} {}", listener.address, settings.as_deref().unwrap_or(NONE));
         }
         request.push('\n');
-        Self { request, asked: HashMap::new(), taken: Inherited::new() }
+        Self { request, asked: HashMap::new(), taken: Inherited::default(), has_told: false }
     }
 
     /// Asks those that have come since the last time, and hears what others have answered. Waits for none.
@@ -50,10 +71,10 @@ impl Others {
         let names = status_socket::names(SOCKETS).unwrap_or_default();
         self.asked.retain(|name, _| names.binary_search(name).is_ok());
         for name in names {
-            self.asked.entry(name).or_insert_with_key(|name| {
-                let asked = Other::ask(name, &self.request);
-                asked.inspect_err(|error| tracing::debug!("process {name} passes no listeners: {error}")).ok()
-            });
+            if !self.asked.contains_key(&name) {
+                let other = Other::ask(&name, &self.request).inspect_err(|error| self.tell(&name, error)).ok();
+                self.asked.insert(name, other);
+            }
         }
         for other in self.asked.values_mut() {
             if other.as_mut().is_some_and(|other| other.hear().is_err()) {
@@ -62,21 +83,30 @@ impl Others {
         }
     }
 
+    /// Another user's process may be the one that is to be replaced, or any. It is said once: a stranger may have many.
+    fn tell(&mut self, name: &str, error: &io::Error) {
+        let is_news = error.kind() == ErrorKind::PermissionDenied && !std::mem::replace(&mut self.has_told, true);
+        match process(name) {
+            process if is_news => tracing::info!("process {process} passes no listeners to this one: {error}"),
+            process => tracing::debug!("process {process} passes no listeners: {error}"),
+        }
+    }
+
     /// Whether this process has sockets at this address, or can have them.
     pub fn has(&self, address: SocketAddr) -> bool {
-        self.taken.contains_key(&address) || self.asked.values().flatten().any(|other| other.has.contains(&address))
+        self.taken.sockets.contains_key(&address)
+            || self.asked.values().flatten().any(|other| other.has.contains(&address))
     }
 
     /// Takes all sockets that this process can have.
     ///
     /// # Errors
     /// If one of the others does not pass what it has promised. What it has passed is kept. `QuotaExceeded` if this process may not have
-    /// as many open files: then some are left open that it cannot use.
+    /// as many open files; then some are left open that it cannot use.
     pub fn take(&mut self) -> io::Result<()> {
         for (name, other) in &mut self.asked {
             if let Some(asked) = other.take() {
-                let process = name.split('/').next().unwrap_or_default();
-                asked.pass(process, &mut self.taken)?;
+                asked.pass(process(name), &mut self.taken)?;
             }
         }
         Ok(())
@@ -88,54 +118,108 @@ impl Others {
     }
 }
 
+/// The number of a process in the name of its socket.
+fn process(name: &str) -> &str {
+    name.split('/').next().unwrap_or_default()
+}
+
 impl Other {
     fn ask(name: &str, request: &str) -> io::Result<Self> {
         let mut socket = status_socket::connect(&format!("{SOCKETS}{name}"))?;
         ensure_same_user(&socket)?;
-        // It has more room than that.
+        let mut other = Self { socket: socket.try_clone()?, answer: Vec::new(), has: Vec::new() };
+        other.waits(true)?;
         socket.write_all(request.as_bytes())?;
-        Ok(Self { socket, answer: Vec::new(), has: Vec::new() })
+        other.waits(false)?;
+        Ok(other)
+    }
+
+    /// Whether reading and writing wait from now on, for [`PATIENCE`].
+    fn waits(&mut self, does: bool) -> io::Result<()> {
+        self.socket.set_nonblocking(!does)?;
+        self.socket.set_read_timeout(Some(PATIENCE))?;
+        self.socket.set_write_timeout(Some(PATIENCE))
     }
 
     fn hear(&mut self) -> io::Result<()> {
         let mut piece = [0; 4 << 10];
-        match self.socket.read(&mut piece) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(length) => self.answer.extend(&piece[..length]),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error),
+        loop {
+            match self.socket.read(&mut piece) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(length) => self.answer.extend(&piece[..length]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+            if self.answer.len() > TEXT_MOST {
+                return Err(ErrorKind::InvalidData.into());
+            }
         }
         let line = self.answer.strip_suffix(b"\n").map(String::from_utf8_lossy);
         if let Some(line) = line {
             self.has = line.split_whitespace().filter_map(|address| address.parse().ok()).collect();
         }
-        if self.answer.len() > TEXT_MOST { Err(ErrorKind::InvalidData.into()) } else { Ok(()) }
+        Ok(())
     }
 
     fn pass(mut self, process: &str, taken: &mut Inherited) -> io::Result<()> {
-        self.socket.set_nonblocking(false)?;
-        self.socket.set_read_timeout(Some(PATIENCE))?;
-        self.socket.set_write_timeout(Some(PATIENCE))?;
+        self.waits(true)?;
+        // It has them back where this process ends before it accepts.
+        taken.from.push(self.socket.try_clone()?);
         for address in self.has {
-            if taken.contains_key(&address) {
+            if taken.sockets.contains_key(&address) {
                 continue;
             }
             self.socket.write_all(format!("{address}\n").as_bytes())?;
-            let (count, passed) = descriptors::receive(&self.socket, size_of::<u32>())?;
-            let sockets: Vec<TcpListener> = passed.into_iter().map(TcpListener::from).collect();
+            let sockets = receive(&self.socket)?;
             let is_right = |socket: &TcpListener| {
                 SockRef::from(socket).is_listener().unwrap_or(false)
                     && socket.local_addr().is_ok_and(|at| at == address)
             };
-            let is_whole = !sockets.is_empty() && count == (sockets.len() as u32).to_be_bytes();
-            if !is_whole || !sockets.iter().all(is_right) {
+            if sockets.is_empty() || !sockets.iter().all(is_right) {
                 return Err(io::Error::other(format!("process {process} has not passed the sockets at {address}")));
             }
             // An error means that there is no filter.
             sockets.iter().for_each(|socket| drop(steer::hear_new(socket)));
             tracing::info!("{address} is taken over from process {process}");
-            taken.insert(address, sockets);
+            taken.sockets.insert(address, sockets);
         }
         Ok(())
+    }
+}
+
+/// All sockets of an address.
+fn receive(from: &UnixStream) -> io::Result<Vec<TcpListener>> {
+    let mut sockets = Vec::new();
+    loop {
+        let (count, passed) = descriptors::receive(from, size_of::<u32>())?;
+        let count = count.try_into().map(u32::from_be_bytes).map_err(|_| ErrorKind::UnexpectedEof)? as usize;
+        let is_last = passed.is_empty() || sockets.len() + passed.len() >= count;
+        sockets.extend(passed.into_iter().map(TcpListener::from));
+        if is_last {
+            return if sockets.len() == count { Ok(sockets) } else { Err(ErrorKind::InvalidData.into()) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_sockets_than_the_kernel_passes_at_once_are_received() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let sockets = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        for piece in sockets.chunks(2) {
+            descriptors::send(&here, &3_u32.to_be_bytes(), piece).unwrap();
+        }
+        let address = |socket: &TcpListener| socket.local_addr().unwrap();
+        let received = receive(&there).unwrap();
+        assert_eq!(received.iter().map(address).collect::<Vec<_>>(), sockets.each_ref().map(address));
+        // None, and an end in between.
+        descriptors::send(&here, &[0; 4], &[] as &[UnixStream]).unwrap();
+        assert!(receive(&there).unwrap().is_empty());
+        descriptors::send(&here, &3_u32.to_be_bytes(), &sockets[..2]).unwrap();
+        drop(here);
+        assert!(receive(&there).is_err());
     }
 }

@@ -1,6 +1,7 @@
-//! A SOCKS5 client that says anything, in pieces of any length.
+//! A SOCKS client that says anything, in pieces of any length.
 #![no_main]
 
+use ekiden_relay_proto::socks4;
 use ekiden_relay_proto::socks5::{MAX_MESSAGE, Server, Step};
 use libfuzzer_sys::fuzz_target;
 
@@ -8,6 +9,9 @@ mod cuts;
 
 fuzz_target!(|data: &[u8]| {
     let Some((bytes, cuts)) = cuts::split(data) else { return };
+    let decided = cuts.iter().map(|cut| socks4::step(&bytes[..*cut])).find(|step| *step != Step::More);
+    assert!(decided.is_some() || bytes.len() < socks4::MAX_REQUEST);
+    assert_eq!(decided.unwrap_or(Step::More), socks4::step(bytes));
     for needs_password in [false, true] {
         let split = talk(&mut Server::new(needs_password), bytes, &cuts);
         assert_eq!(split, talk(&mut Server::new(needs_password), bytes, &[bytes.len()]));

@@ -5,4 +5,5 @@ mod golden;
 mod http;
 mod leg;
 mod proxy_protocol;
+mod socks4;
 mod socks5;

@@ -179,6 +179,11 @@ pub enum ListenerKind {
         /// Hashes of passwords by user name. Empty: clients need no password.
         users: Users,
     },
+    /// SOCKS5, SOCKS4 and 4a, and an HTTP proxy: a client's first byte tells which it speaks. With users, SOCKS4 is refused.
+    Mixed {
+        /// Hashes of passwords by user name. Empty: clients need no password.
+        users: Users,
+    },
     /// Every connection goes to one destination.
     Forward {
         /// The destination.
@@ -306,7 +311,7 @@ impl fmt::Display for Listener {
 impl Listener {
     /// Whether its clients say who they are.
     pub fn has_users(&self) -> bool {
-        matches!(&self.kind, ListenerKind::Socks5 { users } | ListenerKind::Http { users } if !users.is_empty())
+        self.kind.users().is_some_and(|users| !users.is_empty())
     }
 
     /// Whether a connection from this address must begin with a PROXY protocol header, which says who its client is.
@@ -323,11 +328,20 @@ impl Exit {
 }
 
 impl ListenerKind {
+    /// The users of a listener that may have any; without some, its clients need no password.
+    pub fn users(&self) -> Option<&Users> {
+        match self {
+            Self::Socks5 { users } | Self::Http { users } | Self::Mixed { users } => Some(users),
+            Self::Forward { .. } | Self::Leg(_) | Self::Transparent { .. } => None,
+        }
+    }
+
     /// The word for it in the configuration.
     pub fn word(&self) -> &'static str {
         let kind = match self {
             Self::Socks5 { .. } => RawKind::Socks5,
             Self::Http { .. } => RawKind::Http,
+            Self::Mixed { .. } => RawKind::Mixed,
             Self::Forward { .. } => RawKind::Forward,
             Self::Leg(_) => RawKind::Leg,
             Self::Transparent { .. } => RawKind::Transparent,

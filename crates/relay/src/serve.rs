@@ -10,6 +10,7 @@ mod forward;
 mod http;
 mod leg;
 mod login;
+mod mixed;
 mod socks;
 mod timeouts;
 mod transparent;
@@ -102,9 +103,15 @@ async fn prepare(
     let stream = match &listener.kind {
         ListenerKind::Leg(_) => None,
         ListenerKind::Forward { .. } => forward::prepare(node, &listener, stream, caller).await,
-        ListenerKind::Socks5 { .. } => socks::prepare(node, &listener, current, stream, caller).await,
+        ListenerKind::Socks5 { .. } => {
+            socks::prepare(node, &listener, current, socks::Version::Five, stream, caller).await
+        }
         ListenerKind::Transparent { .. } => transparent::prepare(node, &listener, stream, caller).await,
         ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, current, stream, caller)).await,
+        ListenerKind::Mixed { .. } => match mixed::socks_version(node, &stream).await? {
+            Some(version) => socks::prepare(node, &listener, current, version, stream, caller).await,
+            None => Box::pin(http::prepare(node, listener, current, stream, caller)).await,
+        },
     }?;
     // Boxed: the future of a running stream would otherwise reserve room for it twice.
     let stream = Box::new(stream);

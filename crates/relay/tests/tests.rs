@@ -24,6 +24,7 @@ mod limits;
 mod lines;
 mod logins;
 mod lying_nodes;
+mod mixed;
 mod mixups;
 mod overlay;
 mod pressure;

@@ -79,6 +79,7 @@ words! {
     RawKind {
         Socks5 = "socks5",
         Http = "http",
+        Mixed = "mixed",
         Forward = "forward",
         Leg = "leg",
         Transparent = "transparent",
@@ -98,11 +99,11 @@ section! {
     kind: RawKind = RawKind::values();
     /// Where. `[::]:PORT` takes IPv4 too. A transparent listener has `127.0.0.1:PORT` or `[::1]:PORT`.
     address: Spanned<String> = "ip:port";
-    /// Whether a socks5, http or forward listener without users may have an address that is not loopback.
+    /// Whether a socks5, http, mixed or forward listener without users may have an address that is not loopback.
     open: bool = "true or false", default false;
     /// When the client is told that its destination is reached: at once, or when it is. Not of a leg listener.
     reply: Option<Spanned<Reply>> = Reply::values(), unset replies();
-    /// Of socks5 and http: hashes of passwords by user name, as `ekiden password` makes them.
+    /// Of socks5, http and mixed: hashes of passwords by user name, as `ekiden password` makes them.
     users: Option<Spanned<IndexMap<String, String>>> = "{ name = \"hash\" }";
     /// Of forward: where every connection goes.
     to: Option<Spanned<String>> = "host:port";
@@ -290,7 +291,7 @@ impl RawKind {
     pub fn reply(self) -> Reply {
         match self {
             Self::Forward | Self::Transparent => Reply::Early,
-            Self::Socks5 | Self::Http | Self::Leg => Reply::Connected,
+            Self::Socks5 | Self::Http | Self::Mixed | Self::Leg => Reply::Connected,
         }
     }
 }

@@ -186,7 +186,7 @@ impl Resolver<'_> {
         let misplaced = |key: &str, span: Range<usize>| {
             self.error(Some(span), format!("a {} listener has no '{key}'", raw.kind.word()))
         };
-        let fronts_users = matches!(raw.kind, RawKind::Socks5 | RawKind::Http);
+        let fronts_users = matches!(raw.kind, RawKind::Socks5 | RawKind::Http | RawKind::Mixed);
         match (&raw.users, &raw.to, &raw.via) {
             (Some(users), _, _) if !fronts_users => return Err(misplaced("users", users.span())),
             (_, Some(to), _) if raw.kind != RawKind::Forward => return Err(misplaced("to", to.span())),
@@ -232,6 +232,7 @@ impl Resolver<'_> {
         let kind = match raw.kind {
             RawKind::Socks5 => ListenerKind::Socks5 { users },
             RawKind::Http => ListenerKind::Http { users },
+            RawKind::Mixed => ListenerKind::Mixed { users },
             RawKind::Leg => ListenerKind::Leg(self.admission(spanned, own)?),
             RawKind::Transparent => self.transparent(spanned, address)?,
             RawKind::Forward => {

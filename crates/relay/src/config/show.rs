@@ -28,12 +28,13 @@ impl fmt::Display for Config {
             writeln!(f, "\n[listen.{}]\nkind = {:?}", key(name), listener.kind.word())?;
             writeln!(f, "address = \"{}\"", listener.address)?;
             match &listener.kind {
-                ListenerKind::Socks5 { users } | ListenerKind::Http { users } if !users.is_empty() => {
-                    let users: Vec<String> = users.keys().map(|user| format!("{} = \"***\"", key(user))).collect();
-                    writeln!(f, "users = {{ {} }}", users.join(", "))?;
-                }
-                ListenerKind::Socks5 { .. } | ListenerKind::Http { .. } if !listener.address.ip().is_loopback() => {
-                    writeln!(f, "open = true")?;
+                ListenerKind::Socks5 { users } | ListenerKind::Http { users } | ListenerKind::Mixed { users } => {
+                    if !users.is_empty() {
+                        let users: Vec<String> = users.keys().map(|user| format!("{} = \"***\"", key(user))).collect();
+                        writeln!(f, "users = {{ {} }}", users.join(", "))?;
+                    } else if !listener.address.ip().is_loopback() {
+                        writeln!(f, "open = true")?;
+                    }
                 }
                 ListenerKind::Forward { to, via, proxy_protocol } => {
                     if !listener.address.ip().is_loopback() {
@@ -60,7 +61,6 @@ impl fmt::Display for Config {
                         patterns(except)
                     )?;
                 }
-                _ => {}
             }
             if !matches!(listener.kind, ListenerKind::Leg { .. }) {
                 writeln!(f, "reply = {:?}", listener.reply.word())?;

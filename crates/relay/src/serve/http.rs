@@ -194,7 +194,8 @@ impl Client<'_> {
             (self.generation, self.limits) = (generation, self.node.config().limits.clone());
         }
         self.listener = self.current.borrow().clone();
-        self.current.has_changed().is_ok() && matches!(self.listener.kind, ListenerKind::Http { .. })
+        self.current.has_changed().is_ok()
+            && matches!(self.listener.kind, ListenerKind::Http { .. } | ListenerKind::Mixed { .. })
     }
 
     /// Parses the head and checks the user, both by the configuration in force: it may have changed since the last request.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::caller::Caller;
 use crate::access::logins::{Crowded, Users};
 use crate::access::quota::ClientKey;
-use crate::config::{Listener, ListenerKind};
+use crate::config::Listener;
 use crate::shared::Node;
 
 /// The result of a login.
@@ -21,10 +21,7 @@ pub enum Login {
 
 /// The users of a listener. `None` if it is open to all.
 pub fn users(listener: &Listener) -> Option<&Users> {
-    match &listener.kind {
-        ListenerKind::Socks5 { users } | ListenerKind::Http { users } if !users.is_empty() => Some(users),
-        _ => None,
-    }
+    listener.kind.users().filter(|users| !users.is_empty())
 }
 
 /// Checks the password of `user`, unless the client `leaves` before.

@@ -1,10 +1,12 @@
-//! SOCKS5: the handshake up to the reply.
+//! SOCKS: the handshake up to the reply.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
-use ekiden_relay_proto::socks5::{MAX_MESSAGE, Server, Step, reply};
+use ekiden_relay_proto::socks4;
+use ekiden_relay_proto::socks5::{self, Server, Step};
 use ekiden_relay_proto::{Failure, FailureCode, Target};
 use ekiden_transport::Connection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -25,15 +27,49 @@ use crate::shared::Current;
 use crate::shared::Node;
 use crate::stream::Side;
 
+/// The version of SOCKS that a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    /// With 4a.
+    Four,
+    Five,
+}
+
+impl Version {
+    /// The most bytes that a message of it takes.
+    fn longest(self) -> usize {
+        match self {
+            Self::Four => socks4::MAX_REQUEST,
+            Self::Five => socks5::MAX_MESSAGE,
+        }
+    }
+
+    /// The reply to a request that was granted.
+    fn granted(self, bound: Option<SocketAddr>) -> Vec<u8> {
+        match self {
+            Self::Four => socks4::reply(true, bound).to_vec(),
+            Self::Five => socks5::reply(0, bound),
+        }
+    }
+
+    fn refused(self, code: FailureCode) -> Vec<u8> {
+        match self {
+            Self::Four => socks4::reply(false, None).to_vec(),
+            Self::Five => socks5::reply(code.socks_reply(), None),
+        }
+    }
+}
+
 pub(super) async fn prepare(
     node: &Arc<Node>,
     listener: &Listener,
     current: Current,
+    version: Version,
     mut client: TcpStream,
     caller: Caller,
 ) -> Option<Stream> {
     let limit = node.config().limits.handshake;
-    let asked = request(node, &mut client, listener, current, caller);
+    let asked = request(node, &mut client, listener, current, version, caller);
     let Request { target, first, user } = match timeout(limit, asked).await {
         Ok(Ok(Some(request))) => request,
         Ok(Ok(None)) => {
@@ -49,7 +85,7 @@ pub(super) async fn prepare(
     let to = Destination::asked(&target).asked_by(caller.asker()).of_class(class);
     let asked = Box::new(Asked::new(caller.address(), "socks", &target));
     if listener.reply == Reply::Early && is_allowed(node, &target) {
-        client.write_all(&reply(0, None)).await.ok()?;
+        client.write_all(&version.granted(None)).await.ok()?;
         let client = Connection::from(client);
         let early = if first.is_empty() { Early::Host(&client) } else { Early::Nothing };
         let reaching = reach(node, to, early);
@@ -69,8 +105,8 @@ pub(super) async fn prepare(
     let reaching = reach(node, to, Early::Nothing);
     let reached = unless_client_leaves(&client, eof, pin!(reaching)).await;
     let answer = match &reached {
-        Ok(Upstream { side, bound, .. }) => reply(0, bound.or_else(|| side.stream.local_addr().ok())),
-        Err(Failure { code, .. }) => reply(code.socks_reply(), None),
+        Ok(Upstream { side, bound, .. }) => version.granted(bound.or_else(|| side.stream.local_addr().ok())),
+        Err(Failure { code, .. }) => version.refused(*code),
     };
     // A few bytes fit into the send buffer of a new connection: this does not block.
     let written = timeout(limit, client.write_all(&answer)).await;
@@ -100,14 +136,20 @@ async fn request(
     client: &mut TcpStream,
     listener: &Listener,
     current: Current,
+    version: Version,
     caller: Caller,
 ) -> io::Result<Option<Request>> {
     let users = login::users(listener);
     let mut name = None;
     let mut server = Server::new(users.is_some());
-    let mut input = Vec::with_capacity(MAX_MESSAGE);
+    let mut input = Vec::with_capacity(version.longest());
     loop {
-        match server.step(&input) {
+        let step = match version {
+            Version::Four if users.is_some() => socks4::without_password(),
+            Version::Four => socks4::step(&input),
+            Version::Five => server.step(&input),
+        };
+        match step {
             Step::More => {
                 // An incomplete message does not fill the buffer, and a read takes no more than there is room for.
                 if client.read_buf(&mut input).await? == 0 {
@@ -144,7 +186,7 @@ async fn request(
                 let user = match &name {
                     Some(name) => match user_quota(node, name) {
                         None => {
-                            client.write_all(&reply(FailureCode::Forbidden.socks_reply(), None)).await?;
+                            client.write_all(&version.refused(FailureCode::Forbidden)).await?;
                             return Ok(None);
                         }
                         quota => quota,

@@ -16,8 +16,9 @@ const EXAMPLE: &str = r#"Example of a configuration (TOML):
     name = "island"
     key_file = "node.key"  # ekiden keygen node.key
 
-    # Kinds: socks5, http, forward (with to = "host:port"),
-    # leg (other nodes), transparent.
+    # Kinds: socks5, http, mixed (both on one port),
+    # forward (with to = "host:port"), leg (other nodes),
+    # transparent.
     [listen.socks]
     kind = "socks5"
     address = "127.0.0.1:1080"
@@ -44,8 +45,8 @@ const EXAMPLE: &str = r#"Example of a configuration (TOML):
 /// (error, warn, info, debug, trace; default info). SIGUSR1 makes the log more detailed, SIGUSR2 as it was.
 ///
 /// An address that is in use, or not this host's yet, is waited for up to 5 s. SIGHUP reads the file again and keeps the old
-/// configuration if the new one is wrong. SIGTERM and SIGINT stop accepting and wait up to limits.drain for what is running; a
-/// second one ends at once.
+/// configuration if the new one is wrong. After SIGTERM or SIGINT it accepts for one more second, and waits up to limits.drain
+/// for what is running; a second one ends at once.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub struct Args {

@@ -122,7 +122,7 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         "[limits]\nhandshake = 10",
         &["proxy", "-c", "FILE"],
         3,
-        "FILE:2: limits.handshake: 10 has no unit: it must be a text in quotes, such as \"10s\"",
+        "FILE:2: limits.handshake: 10 has no unit: it must be a text in quotes, such as \"10ms\" or \"10s\"",
     ),
     (
         "[limits]\nhandshake = \"10\"",

@@ -71,11 +71,12 @@ fn clients_during(work: impl FnOnce(), client: impl Fn() -> Result<(), String> +
 
 /// The same while a node is replaced, each time with the next of these texts.
 fn clients_of(texts: &[&str], client: impl Fn() -> Result<(), String> + Sync) -> usize {
-    let mut texts = texts.iter().cycle();
+    let (is_same, mut texts) = (texts.len() == 1, texts.iter().cycle());
     let mut node = Process::start("replaced", texts.next().unwrap());
     let replace = || {
         for _ in 0..UPGRADES {
             let new = node.replace("replaces", texts.next().unwrap());
+            assert!(!is_same || new.first.iter().any(|line| line.contains("is taken over from process")));
             let mut old = std::mem::replace(&mut node, new);
             assert!(old.ends_within(PATIENCE));
         }
@@ -218,8 +219,9 @@ fn a_full_node_that_stops_keeps_no_address() {
     let mut old = Process::start("upgrade-full", &text);
     let mut running: Vec<_> = (0..4).map(|_| socks(address, "127.0.0.1", host.port()).1).collect();
     std::thread::scope(|scope| {
-        let waiting: Vec<_> = (0..3).map(|_| scope.spawn(|| says(address, host, b"waits", true))).collect();
-        // Whether they are in the queue yet or come to the new one, they are served.
+        // They are in the queue.
+        let clients = [(); 3].map(|()| connect(address));
+        let waiting = clients.map(|client| scope.spawn(move || says_on(client, host, b"waits", true)));
         let new = old.replace("upgrade-full-new", &text);
         waiting.into_iter().for_each(|client| client.join().unwrap().unwrap());
         drop(new);

@@ -104,7 +104,7 @@ delay = "20ms"
 const WRONG: &[(&str, &str, usize, &str)] = &[
     ("kind = \"proxy\"", "kind = \"proxi\"", 7, "unknown variant `proxi`"),
     ("delay = \"5ms\"", "dealy = \"5ms\"", 18, "unknown field `dealy`"),
-    ("delay = \"5ms\"", "delay = 5", 18, "invalid type"),
+    ("delay = \"5ms\"", "delay = 5", 18, "5 has no unit: it must be a text in quotes, such as \"5ms\" or \"5s\""),
     ("queue = \"100KB\"", "queue = 50", 19, "must be a text in quotes, such as \"100KB\" or \"50 packets\""),
     ("delay = \"5ms\"", "delay = \"5h\"", 18, "delay = 18000s is out of range: 0s to 60s"),
     ("rate = \"70Mbit/s\"", "rate = \"70Mb\"", 17, "needs one of the units"),

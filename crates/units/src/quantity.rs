@@ -304,14 +304,15 @@ fn decimals(mut rest: u64, size: u64) -> Option<String> {
 /// Parses a quantity from a text, and describes the expected form if the text is something else.
 struct FromText<Quantity> {
     example: &'static str,
-    /// What a number without a unit is most likely meant in.
-    unit: &'static str,
+    /// What a number without a unit may be meant in.
+    units: &'static [&'static str],
     of: PhantomData<Quantity>,
 }
 
 impl<Quantity> FromText<Quantity> {
     fn refused<E: serde::de::Error>(&self, number: &impl fmt::Display) -> E {
-        E::custom(format_args!("{number} has no unit: it must be a text in quotes, such as \"{number}{}\"", self.unit))
+        let meant: Vec<String> = self.units.iter().map(|unit| format!("\"{number}{unit}\"")).collect();
+        E::custom(format_args!("{number} has no unit: it must be a text in quotes, such as {}", meant.join(" or ")))
     }
 }
 
@@ -340,7 +341,7 @@ impl<Quantity: FromStr<Err = ParseError>> serde::de::Visitor<'_> for FromText<Qu
 }
 
 macro_rules! serde_as_text {
-    ($($quantity:ty: $example:literal, $unit:literal);*) => {$(
+    ($($quantity:ty: $example:literal, $units:expr);*) => {$(
         impl serde::Serialize for $quantity {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -348,9 +349,14 @@ macro_rules! serde_as_text {
         }
         impl<'de> serde::Deserialize<'de> for $quantity {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_str(FromText { example: $example, unit: $unit, of: PhantomData })
+                deserializer.deserialize_str(FromText { example: $example, units: &$units, of: PhantomData })
             }
         }
     )*};
 }
-serde_as_text!(Bytes: "64KiB", "KiB"; BitRate: "70Mbit/s", "Mbit/s"; Time: "12.5ms", "s"; Fraction: "0.1%", "%");
+serde_as_text!(
+    Bytes: "64KiB", ["KiB"];
+    BitRate: "70Mbit/s", ["Mbit/s"];
+    Time: "12.5ms", ["ms", "s"];
+    Fraction: "0.1%", ["%"]
+);

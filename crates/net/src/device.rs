@@ -41,7 +41,11 @@ pub fn index(device: &str) -> io::Result<u32> {
 /// If there is no such interface in the namespace of the calling thread.
 pub fn zone_index(zone: &str) -> io::Result<u32> {
     match zone.parse() {
-        Ok(number) => Ok(number),
+        // Without such an interface nix gives an empty name.
+        Ok(number) => match nix::net::if_::if_indextoname(number) {
+            Ok(name) if !name.is_empty() => Ok(number),
+            _ => Err(io::Error::other(format!("there is no network interface of number {number}"))),
+        },
         Err(_) => index(zone).map_err(|_| io::Error::other(format!("there is no network interface '{zone}'"))),
     }
 }

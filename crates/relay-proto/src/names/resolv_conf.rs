@@ -122,6 +122,7 @@ impl ResolvConf {
             (b"edns0", _) => self.edns0 = true,
             (b"no-aaaa", _) => self.no_aaaa = true,
             (b"no-tld-query" | b"no_tld_query", _) => self.no_tld_query = true,
+            (b"single-request", _) => return Some("'single-request' is not followed".into()),
             _ => {}
         }
         None
@@ -326,6 +327,7 @@ mod tests {
         }
         assert_eq!(odd("options ndots:five edns0"), ["line 1: 'ndots:five' needs a number, such as ndots:1"]);
         assert_eq!(odd("options unheard-of\nsortlist 192.0.2.0"), [""; 0]);
+        assert_eq!(odd("options single-request single-request-reopen"), ["line 1: 'single-request' is not followed"]);
         let conf = parse("options rotate edns0 use-vc no-aaaa no-tld-query");
         assert!(conf.rotate && conf.edns0 && conf.tcp_only && conf.no_aaaa && conf.no_tld_query);
     }

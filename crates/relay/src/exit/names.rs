@@ -21,8 +21,10 @@ use crate::exit::spare::LookUp;
 
 mod cache;
 mod files;
+mod flights;
 mod lenient;
 mod query;
+mod server;
 mod servers;
 mod sockets;
 
@@ -110,8 +112,9 @@ impl Resolver {
     /// turn, until one has an address. A name is left out if `wanted` is false for it, so the addresses are those of the last
     /// name for which `wanted` was called.
     ///
-    /// What is known waits for nothing. To ask a name server, `look_up` waits for its turn. It is given up when it has taken long
-    /// while others wait.
+    /// What is known waits for nothing. For a name that is being looked up for another, `look_up` waits for that; to ask a name
+    /// server, for its turn. Asking goes on when nobody waits for it any longer, and is given up when it has taken long while
+    /// others wait for turns.
     ///
     /// # Errors
     /// No address was found.
@@ -135,7 +138,7 @@ impl Resolver {
         let Some(servers) = &asked.servers else {
             return Err(Unknown::NoServer);
         };
-        servers.find(host, &look_up.turn(), wanted, tell).await
+        servers.find(host, look_up, wanted, tell).await
     }
 
     /// What the files say. While they are read anew, it is what they said before, but never from before [`Resolver::forget`].

@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ekiden_net::socket;
-use tokio::sync::{OnceCell, Semaphore, SemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::access::fair_queue::FairQueue;
@@ -26,16 +26,21 @@ const MOST: usize = 4096;
 
 /// The timeout of a look-up while others wait to begin. The owner of a name decides how slowly it is answered, and a client
 /// may have several times as many connections as there are look-ups at a time. So each waits for a few such periods at most.
+///
+/// One look-up of each group is exempt, as long as these have at most half of the descriptors: without that, no name that takes
+/// longer would be found while many wait, and no name server would have its whole timeout.
 const WHILE_OTHERS_WAIT: Duration = Duration::from_secs(1);
 
 /// How often a look-up that takes longer checks whether any wait.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Descriptors that may still be opened. One for all threads.
-#[derive(Debug)]
+/// Descriptors that may still be opened. One for all threads, and its clones are the same.
+#[derive(Debug, Clone)]
 pub struct Spare {
-    free: Semaphore,
-    waiting: Mutex<Waiting>,
+    free: Arc<Semaphore>,
+    /// How many more of them look-ups may have that are exempt from the timeout.
+    exempt: Arc<Semaphore>,
+    waiting: Arc<Mutex<Waiting>>,
 }
 
 /// The look-ups that wait for descriptors.
@@ -44,8 +49,16 @@ struct Waiting {
     /// Whether a look-up is the next one to get descriptors. Those of the queue wait until it has them.
     has_head: bool,
     queue: FairQueue<Who, oneshot::Sender<()>>,
-    /// How many look-ups each group has that have begun.
-    begun: HashMap<Who, usize>,
+    /// The groups that have look-ups that have begun.
+    begun: HashMap<Who, Begun>,
+}
+
+/// The look-ups of a group that have begun.
+#[derive(Debug, Default)]
+struct Begun {
+    count: usize,
+    /// Whether one of them is exempt from the timeout.
+    has_exempt: bool,
 }
 
 /// Who takes turns.
@@ -90,7 +103,8 @@ impl Asker<'_> {
 impl Spare {
     /// With this many descriptors.
     pub fn new(descriptors: usize) -> Self {
-        Self { free: Semaphore::new(descriptors), waiting: Mutex::default() }
+        let semaphore = |descriptors| Arc::new(Semaphore::new(descriptors));
+        Self { free: semaphore(descriptors), exempt: semaphore(descriptors / 2), waiting: Arc::default() }
     }
 
     /// Reserves one descriptor. `None` if all are in use.
@@ -98,13 +112,13 @@ impl Spare {
         self.free.try_acquire().ok()
     }
 
-    /// A look-up for `asker` that has not begun.
+    /// A look-up for `asker`, without a turn yet.
     pub fn look_up<'a>(&'a self, asker: Asker<'a>) -> LookUp<'a> {
         LookUp { spare: self, asker, has_begun: AtomicBool::new(false) }
     }
 
     /// Waits for `descriptors` in turn.
-    async fn in_turn(&self, asker: &Asker<'_>, descriptors: u32) -> Begun<'_> {
+    async fn in_turn(&self, asker: &Asker<'_>, descriptors: u32) -> Turn {
         let (group, member) = asker.places();
         let mut entry = {
             let mut waiting = self.lock();
@@ -113,9 +127,9 @@ impl Spare {
                 let number = waiting.queue.enter(group.clone(), member.clone(), sender);
                 Entry { spare: self, queued: Some((group.clone(), member, number, called)) }
             } else {
-                if let Ok(counted) = self.free.try_acquire_many(descriptors) {
+                if let Ok(counted) = self.free.clone().try_acquire_many_owned(descriptors) {
                     drop(waiting);
-                    return Begun::new(self, group, Some(counted));
+                    return self.begun(group, descriptors, Some(counted));
                 }
                 waiting.has_head = true;
                 Entry { spare: self, queued: None }
@@ -126,15 +140,28 @@ impl Spare {
             let _ = called.await;
         }
         // It is never closed.
-        let counted = self.free.acquire_many(descriptors).await.ok();
-        Begun::new(self, group, counted)
+        let counted = self.free.clone().acquire_many_owned(descriptors).await.ok();
+        self.begun(group, descriptors, counted)
+    }
+
+    fn begun(&self, group: Who, descriptors: u32, counted: Option<OwnedSemaphorePermit>) -> Turn {
+        let mut waiting = self.lock();
+        let begun = waiting.begun.entry(group.clone()).or_default();
+        begun.count += 1;
+        let exempt = match begun.has_exempt {
+            true => None,
+            false => self.exempt.clone().try_acquire_many_owned(descriptors).ok(),
+        };
+        begun.has_exempt |= exempt.is_some();
+        drop(waiting);
+        Turn { spare: self.clone(), group, since: Instant::now(), exempt, _counted: counted }
     }
 
     /// Whether others wait and no group has begun more look-ups than this one.
     fn is_wanted_of(&self, group: &Who) -> bool {
         let waiting = self.lock();
-        let own = waiting.begun.get(group).copied().unwrap_or_default();
-        waiting.has_head && waiting.begun.values().all(|begun| *begun <= own)
+        let own = waiting.begun.get(group).map_or(0, |begun| begun.count);
+        waiting.has_head && waiting.begun.values().all(|begun| begun.count <= own)
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -163,35 +190,7 @@ impl Drop for Entry<'_> {
     }
 }
 
-/// A look-up that has its descriptors until this is dropped.
-#[derive(Debug)]
-struct Begun<'a> {
-    spare: &'a Spare,
-    group: Who,
-    since: Instant,
-    _counted: Option<Counted<'a>>,
-}
-
-impl<'a> Begun<'a> {
-    fn new(spare: &'a Spare, group: Who, counted: Option<Counted<'a>>) -> Self {
-        *spare.lock().begun.entry(group.clone()).or_default() += 1;
-        Self { spare, group, since: Instant::now(), _counted: counted }
-    }
-}
-
-impl Drop for Begun<'_> {
-    fn drop(&mut self) {
-        let mut waiting = self.spare.lock();
-        if let Some(begun) = waiting.begun.get_mut(&self.group) {
-            *begun -= 1;
-            if *begun == 0 {
-                waiting.begun.remove(&self.group);
-            }
-        }
-    }
-}
-
-/// A look-up, which may have its turn or not.
+/// A look-up that may or may not have had its turn.
 #[derive(Debug)]
 pub struct LookUp<'a> {
     spare: &'a Spare,
@@ -200,42 +199,57 @@ pub struct LookUp<'a> {
 }
 
 impl LookUp<'_> {
-    /// Whether a name server was, or would have been, asked at once.
+    /// Whether name servers are, or were, asked for the last name that [`LookUp::turn`] was waited for.
     pub fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Relaxed)
     }
 
-    /// Its turn, for which it has not waited yet.
-    pub fn turn(&self) -> Turn<'_> {
-        Turn { look_up: self, begun: OnceCell::new() }
+    /// Name servers are asked for the name that it waits for, whosever turn that is.
+    pub fn begin(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for a turn, which comes with so many descriptors.
+    pub async fn turn(&self, descriptors: u32) -> Turn {
+        self.has_begun.store(false, Ordering::Relaxed);
+        self.spare.in_turn(&self.asker, descriptors).await
     }
 }
 
-/// The turn of a look-up. Its descriptors are counted until this is dropped.
+/// A turn of a look-up. Its descriptors are counted until this is dropped.
 #[derive(Debug)]
-pub struct Turn<'a> {
-    look_up: &'a LookUp<'a>,
-    begun: OnceCell<Begun<'a>>,
+pub struct Turn {
+    spare: Spare,
+    group: Who,
+    since: Instant,
+    /// `None`: the timeout holds for it.
+    exempt: Option<OwnedSemaphorePermit>,
+    _counted: Option<OwnedSemaphorePermit>,
 }
 
-impl Turn<'_> {
-    /// Waits for the turn, which comes with so many descriptors, unless it has come.
-    pub async fn begin(&self, descriptors: u32) {
-        let begin = async || {
-            let begun = self.look_up.spare.in_turn(&self.look_up.asker, descriptors).await;
-            self.look_up.has_begun.store(true, Ordering::Relaxed);
-            begun
-        };
-        self.begun.get_or_init(begin).await;
-    }
-
-    /// Completes when the turn has taken too long, others wait for theirs, and this one is of those who have most. Before it has
-    /// begun it is not over.
+impl Turn {
+    /// Completes when the turn has taken too long, others wait for theirs, and this one is of those who have most; never if it is
+    /// exempt.
     pub async fn is_over(&self) {
-        let Some(begun) = self.begun.get() else { return pending().await };
-        sleep_until(begun.since + WHILE_OTHERS_WAIT).await;
-        while !begun.spare.is_wanted_of(&begun.group) {
+        if self.exempt.is_some() {
+            return pending().await;
+        }
+        sleep_until(self.since + WHILE_OTHERS_WAIT).await;
+        while !self.spare.is_wanted_of(&self.group) {
             sleep(CHECK_INTERVAL).await;
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut waiting = self.spare.lock();
+        if let Some(begun) = waiting.begun.get_mut(&self.group) {
+            begun.count -= 1;
+            begun.has_exempt &= self.exempt.is_none();
+            if begun.count == 0 {
+                waiting.begun.remove(&self.group);
+            }
         }
     }
 }

@@ -21,6 +21,12 @@ const REMEMBERED: u64 = 1024;
 const LONGEST: Duration = Duration::from_secs(86_400);
 const LONGEST_NEGATIVE: Duration = Duration::from_secs(600);
 
+/// How long a failure is cached (RFC 9520 §3.2: 1 s to 5 min).
+const FAILURE: Duration = Duration::from_secs(1);
+
+/// The largest TTL. A larger one counts as 0 (RFC 2181 §8).
+const TTL_MOST: u32 = i32::MAX as u32;
+
 /// The addresses of a name in one family, at most [`MOST_ADDRESSES`], or why there is none.
 pub(super) type Found = Result<Arc<[IpAddr]>, Unknown>;
 
@@ -53,7 +59,7 @@ impl Answers {
 
 impl Answer {
     pub(super) fn of(said: Result<Lookup, NetError>) -> Self {
-        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        let seconds = |ttl: u32| Duration::from_secs(if ttl > TTL_MOST { 0 } else { ttl.into() });
         match said {
             Ok(said) => {
                 let ttls = said.answers().iter().map(|record| seconds(record.ttl));
@@ -73,8 +79,11 @@ impl Answer {
                     _ => None,
                 };
                 let found = Err(Unknown::because(&error));
-                let is_kept = matches!(found, Err(Unknown::NoSuchName | Unknown::NoAddress));
-                let ttl = ttl.filter(|_| is_kept).unwrap_or_default().min(LONGEST_NEGATIVE);
+                let ttl = match found {
+                    Err(Unknown::NoSuchName | Unknown::NoAddress) => ttl.unwrap_or_default().min(LONGEST_NEGATIVE),
+                    Err(Unknown::NoDescriptor) => Duration::ZERO,
+                    _ => FAILURE,
+                };
                 Self { found, ttl }
             }
         }

@@ -4,7 +4,6 @@
 
 use std::fs::{self, Metadata};
 use std::io;
-use std::net::IpAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,7 +47,7 @@ pub(super) struct Content<T> {
 #[derive(Default)]
 pub(super) struct NameServers {
     /// `None` if there is none that can be asked.
-    pub(super) servers: Option<Servers>,
+    pub(super) servers: Option<Arc<Servers>>,
     /// The zones that name servers have, with the index of the interface: one that comes, goes or is made anew has another.
     pub(super) zones: Vec<(String, Option<u32>)>,
 }
@@ -68,7 +67,7 @@ impl Loaded {
     /// Without any file.
     #[cfg(test)]
     pub(super) fn of(hosts: Hosts, servers: Servers) -> Self {
-        let name_servers = NameServers { servers: Some(servers), zones: Vec::new() };
+        let name_servers = NameServers { servers: Some(Arc::new(servers)), zones: Vec::new() };
         Self { forgotten: 0, hosts: Content::absent(hosts), name_servers: Content::absent(name_servers) }
     }
 
@@ -136,7 +135,7 @@ impl Files {
                     let file = self.resolv_conf.display();
                     tracing::warn!("{file}: {reason}: names are looked for in the hosts file alone");
                 }
-                NameServers { servers: servers.ok(), zones }
+                NameServers { servers: servers.ok().map(Arc::new), zones }
             }),
         };
         Loaded { forgotten, hosts, name_servers }
@@ -147,24 +146,26 @@ impl Files {
         let (mut conf, odd) = ResolvConf::parse(bytes);
         warn(&self.resolv_conf, &odd);
         let mut zones = Vec::new();
-        conf.servers.retain(|server| match (server.ip, &server.zone) {
-            (IpAddr::V6(ip), Some(zone)) => {
-                let index = device::zone_index(zone);
-                looked.push((zone.clone(), index.as_ref().ok().copied()));
-                match index {
-                    Ok(index) => zones.push((ip, index)),
-                    Err(error) => {
-                        tracing::warn!("{}: nameserver {ip}%{zone}: {error}, left out", self.resolv_conf.display());
-                        return false;
-                    }
+        conf.servers.retain(|server| {
+            let Some(zone) = &server.zone else {
+                zones.push(0);
+                return true;
+            };
+            let index = device::zone_index(zone);
+            looked.push((zone.clone(), index.as_ref().ok().copied()));
+            match index {
+                Ok(index) => zones.push(index),
+                Err(error) => {
+                    let (file, ip) = (self.resolv_conf.display(), server.ip);
+                    tracing::warn!("{file}: nameserver {ip}%{zone}: {error}, left out");
+                    return false;
                 }
-                true
             }
-            _ => true,
+            true
         });
         match conf.servers.is_empty() {
             true => Err("it names no name server that can be asked".into()),
-            false => Servers::new(&conf, zones, &own_domain()).map_err(|error| error.to_string()),
+            false => Servers::new(&conf, &zones, &own_domain()).map_err(|error| error.to_string()),
         }
     }
 }

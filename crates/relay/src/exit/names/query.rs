@@ -3,7 +3,7 @@
 
 use std::future::{Ready, ready};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use hickory_resolver::config::{ConnectionConfig, ProtocolConfig};
@@ -30,7 +30,6 @@ pub(super) struct Queries(pub(super) Sockets);
 /// A name server.
 #[derive(Clone)]
 pub(super) struct Asked {
-    address: SocketAddr,
     by_tcp_alone: bool,
     /// The timeout of its answer by UDP, and of that by TCP.
     limit: Duration,
@@ -44,12 +43,11 @@ impl ConnectionProvider for Queries {
 
     fn new_connection(
         &self,
-        ip: IpAddr,
+        _: IpAddr,
         config: &ConnectionConfig,
         context: &PoolContext,
     ) -> Result<Self::FutureConn, NetError> {
         Ok(ready(Ok(Asked {
-            address: SocketAddr::new(ip, config.port),
             by_tcp_alone: matches!(config.protocol, ProtocolConfig::Tcp),
             limit: context.options.timeout,
             sockets: self.0.clone(),
@@ -76,7 +74,7 @@ impl Asked {
         if self.by_tcp_alone {
             return self.by_tcp(&request).await;
         }
-        let by_udp = UdpClientStream::builder(self.address, self.sockets.clone());
+        let by_udp = UdpClientStream::builder(self.sockets.server, self.sockets.clone());
         let mut by_udp = by_udp.with_timeout(Some(self.limit)).with_max_retries(SOCKETS).build();
         let answer = by_udp.send_message(request.clone()).first_answer().await?;
         if !answer.truncation {
@@ -87,6 +85,7 @@ impl Asked {
             Err(NetError::Io(error)) if !tells_of_descriptors(&error) => {
                 Err(format!("no answer by TCP: {error}").into())
             }
+            Err(NetError::Timeout) => Err("no answer by TCP in time".into()),
             other => other,
         }
     }
@@ -95,7 +94,7 @@ impl Asked {
         let query = request.to_vec()?;
         let length = u16::try_from(query.len()).map_err(|_| NetError::from("a query of more than 65535 bytes"))?;
         let exchange = async {
-            let mut stream = TcpStream::connect(self.sockets.with_zone(self.address)).await?;
+            let mut stream = TcpStream::connect(self.sockets.server).await?;
             // The kernel would keep the port for a minute, and one name server has few of them.
             SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
             stream.write_all(&[&length.to_be_bytes(), &query[..]].concat()).await?;

@@ -1,36 +1,38 @@
 //! The name servers of resolv.conf, and which names are asked for.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use ekiden_relay_proto::names::{NameServer, ResolvConf};
-use hickory_resolver::Resolver;
-use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
+use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverOpts};
 use hickory_resolver::net::NetError;
 use hickory_resolver::proto::rr::{Name, RecordType};
 use tokio::time::timeout;
 
 use super::Unknown;
 use super::cache::{Answer, Answers, Found};
-use super::query::Queries;
-use super::sockets::Sockets;
-use crate::exit::spare::Turn;
+use super::flights::{Flight, Flights, UnderWay};
+use super::server::Server;
+use crate::exit::spare::{LookUp, Turn};
 
-/// `SILENT`: for this time after a server did not answer, the next one is asked beside it after `SHORT`, so that not every name
-/// waits for it. It keeps its place in the order and its whole timeout.
-const SILENT: Duration = Duration::from_secs(30);
+/// The server after a silent one is asked beside it after this time, so that not every name waits for it. The silent one keeps
+/// its place in the order and its whole timeout.
 const SHORT: Duration = Duration::from_millis(250);
-/// A look-up may be given up because others wait to ask. If the server has had at least this time, it counts as not
-/// answering.
-const GIVEN_UP: Duration = Duration::from_millis(500);
+
+/// The last parts of names that are asked for nowhere (RFC 6761, RFC 7686): the resolver itself answers for them.
+const RESERVED: [&[u8]; 3] = [b"localhost", b"invalid", b"onion"];
+
+/// The port of name servers.
+const PORT: u16 = 53;
 
 /// resolv.conf: the name servers, and how short names are completed.
 pub(super) struct Servers {
     /// In the order of the file.
-    servers: Vec<OneServer>,
+    servers: Vec<Server>,
     /// How often all of them are asked.
     attempts: usize,
     /// The server that is first, where they take turns.
@@ -40,54 +42,49 @@ pub(super) struct Servers {
     no_aaaa: bool,
     no_tld_query: bool,
     answers: Answers,
+    flights: Flights,
 }
 
-/// A name server, and whether it answers.
-struct OneServer {
-    resolver: Resolver<Queries>,
-    /// When it did not answer in time, if it has not answered since.
-    silent: Mutex<Option<Instant>>,
+/// Where and how a name server is asked.
+pub(super) struct Place {
+    /// With the interface of a link-local address, of which `config` does not know.
+    pub(super) address: SocketAddr,
+    pub(super) config: NameServerConfig,
 }
 
 impl Servers {
-    /// `zones`: the index of the interface of each server's zone. `own_domain`: what completes short names if resolv.conf has no
-    /// search list.
-    pub(super) fn new(conf: &ResolvConf, zones: Vec<(Ipv6Addr, u32)>, own_domain: &str) -> Result<Self, NetError> {
-        let servers = conf.servers.iter().map(|server| at_port_53(server, conf.tcp_only)).collect();
-        Self::with(conf, servers, options(conf), zones, own_domain)
+    /// `zones`: the index of the interface of each server's zone, 0 without one. `own_domain`: what completes short names if
+    /// resolv.conf has no search list.
+    pub(super) fn new(conf: &ResolvConf, zones: &[u32], own_domain: &str) -> Result<Self, NetError> {
+        let places = conf.servers.iter().zip(zones).map(|(server, zone)| Place::of(server, *zone, conf.tcp_only));
+        Self::with(conf, places.collect(), &options(conf), own_domain)
     }
 
     pub(super) fn with(
         conf: &ResolvConf,
-        servers: Vec<NameServerConfig>,
-        options: ResolverOpts,
-        zones: Vec<(Ipv6Addr, u32)>,
+        places: Vec<Place>,
+        options: &ResolverOpts,
         own_domain: &str,
     ) -> Result<Self, NetError> {
         let written = conf.search.clone().unwrap_or_else(|| vec![own_domain.into()]);
         let counts = |domain: &&String| conf.search.is_some() || !domain.is_empty();
         let search = written.iter().filter(counts).filter_map(|domain| Name::from_str_relaxed(domain).ok()).collect();
-        let queries = Queries(Sockets::new(zones));
         // Each is a resolver of its own: a resolver with several servers would split the time of one among them.
-        let one = |server| {
-            let config = ResolverConfig::from_name_servers(vec![server]);
-            let resolver =
-                Resolver::builder_with_config(config, queries.clone()).with_options(options.clone()).build()?;
-            Ok(OneServer { resolver, silent: Mutex::new(None) })
-        };
-        let servers = servers.into_iter().map(one).collect::<Result<_, NetError>>()?;
+        let servers = places.into_iter().map(|place| Server::new(place, options.clone()));
+        let servers = servers.collect::<Result<_, NetError>>()?;
         let next = conf.rotate.then(AtomicUsize::default);
         let ResolvConf { attempts, ndots, no_aaaa, no_tld_query, .. } = *conf;
-        Ok(Self { servers, attempts, next, search, ndots, no_aaaa, no_tld_query, answers: Answers::new() })
+        let (answers, flights) = (Answers::new(), Flights::default());
+        Ok(Self { servers, attempts, next, search, ndots, no_aaaa, no_tld_query, answers, flights })
     }
 
     /// Looks `host` up, as [`super::Resolver::find`] says. When to go on after a failure is as in glibc's `res_search`: the next
     /// domain is asked for if this one has no such name or its servers fail (SERVFAIL); after any other failure only the name as
     /// it is, if that has not been asked for. Without any server there is nothing to go on with.
     pub(super) async fn find(
-        &self,
+        self: &Arc<Self>,
         host: &str,
-        turn: &Turn<'_>,
+        look_up: &LookUp<'_>,
         wanted: impl Fn(&str) -> bool,
         tell: impl Fn(IpAddr),
     ) -> Result<(), Unknown> {
@@ -96,7 +93,7 @@ impl Servers {
             if !is_exact && failures.search_is_over || !wanted(&name.to_ascii()) {
                 continue;
             }
-            match self.ask(&name, turn, &tell).await {
+            match self.ask(&name, look_up, &tell).await {
                 Err(why) if !matches!(why, Unknown::Unreachable | Unknown::NoDescriptor | Unknown::Crowded) => {
                     failures.note(why, is_exact);
                 }
@@ -114,7 +111,9 @@ impl Servers {
             name
         };
         let exact = Candidate { name: absolute(name.clone()), is_exact: true };
-        if name.is_fqdn() {
+        let is_reserved =
+            name.iter().next_back().is_some_and(|last| RESERVED.iter().any(|name| last.eq_ignore_ascii_case(name)));
+        if name.is_fqdn() || is_reserved {
             return vec![exact];
         }
         let in_domain = |domain: &Name| name.clone().append_domain(domain).ok().map(absolute);
@@ -132,16 +131,23 @@ impl Servers {
     }
 
     /// Asks for the addresses of both families at the same time, unless resolv.conf wants IPv4 alone.
-    async fn ask(&self, name: &Name, turn: &Turn<'_>, tell: impl Fn(IpAddr)) -> Result<(), Unknown> {
+    async fn ask(self: &Arc<Self>, name: &Name, look_up: &LookUp<'_>, tell: impl Fn(IpAddr)) -> Result<(), Unknown> {
+        let flight = LazyLock::new(|| self.flights.of(name));
         let family = async |kind| {
-            let found = self.look_up(name, kind, turn).await?;
-            found.iter().copied().for_each(&tell);
+            let found = match self.known(name, kind) {
+                Some(found) => found,
+                None => flight.found(kind).await,
+            };
+            found?.iter().copied().for_each(&tell);
             Ok(())
         };
-        if self.no_aaaa {
-            return family(RecordType::A).await;
-        }
-        match tokio::join!(family(RecordType::AAAA), family(RecordType::A)) {
+        let families = async { tokio::join!(family(RecordType::AAAA), family(RecordType::A)) };
+        let said = tokio::select! {
+            biased;
+            said = families => said,
+            never = async { self.begin_in_turn(&flight, look_up).await } => match never {},
+        };
+        match said {
             (Ok(()), _) | (_, Ok(())) => Ok(()),
             // NXDOMAIN holds for both families. A name that has no address in one family may have one in the other.
             (Err(Unknown::NoSuchName), _) | (_, Err(Unknown::NoSuchName)) => Err(Unknown::NoSuchName),
@@ -149,19 +155,48 @@ impl Servers {
             (other, _) => other,
         }
     }
+
+    /// The addresses of a name in one family, if they need not be asked for.
+    fn known(&self, name: &Name, kind: RecordType) -> Option<Found> {
+        match self.no_aaaa && kind == RecordType::AAAA {
+            true => Some(Err(Unknown::NoAddress)),
+            false => self.answers.get(name, kind),
+        }
+    }
+
+    /// Waits for a turn and begins the look-up, unless another does.
+    async fn begin_in_turn(self: &Arc<Self>, flight: &Arc<Flight>, look_up: &LookUp<'_>) -> Infallible {
+        loop {
+            tokio::select! {
+                biased;
+                () = flight.has_begun() => {}
+                turn = look_up.turn(self.descriptors()) => if let Some(flight) = flight.begin() {
+                    tokio::spawn(self.clone().run(flight, turn));
+                }
+            }
+            look_up.begin();
+            // If not all is found then, the thread that ran it has ended.
+            flight.has_ended().await;
+        }
+    }
+
+    /// Looks a name up, until it is found or the turn is over, whoever still waits for it.
+    async fn run(self: Arc<Self>, flight: UnderWay, turn: Turn) {
+        let family = async |kind| {
+            let found = match self.known(flight.name(), kind) {
+                Some(found) => found,
+                None => self.look_up(flight.name(), kind, &turn).await,
+            };
+            flight.tell(kind, found);
+        };
+        tokio::join!(family(RecordType::AAAA), family(RecordType::A));
+        flight.land();
+    }
 }
 
 impl Servers {
-    /// The addresses of a name in one family: as it was answered before, or as the servers say when it is their turn to be asked.
-    async fn look_up(&self, name: &Name, kind: RecordType, turn: &Turn<'_>) -> Found {
-        if let Some(found) = self.answers.get(name, kind) {
-            return found;
-        }
-        turn.begin(self.descriptors()).await;
-        // Another look-up may have asked for it meanwhile.
-        if let Some(found) = self.answers.get(name, kind) {
-            return found;
-        }
+    /// The addresses of a name in one family, as the servers say while it is their turn to be asked.
+    async fn look_up(&self, name: &Name, kind: RecordType, turn: &Turn) -> Found {
         let answer = tokio::select! {
             biased;
             answer = self.ask_all(name, kind) => answer,
@@ -193,8 +228,13 @@ impl Servers {
         families * u32::try_from(self.servers.len()).unwrap_or(u32::MAX)
     }
 
+    #[cfg(test)]
+    pub(super) fn addresses(&self) -> Vec<String> {
+        self.servers.iter().map(|server| server.address().to_string()).collect()
+    }
+
     /// The servers in the order in which they are asked, and which of them have been silent.
-    fn order(&self) -> Vec<(&OneServer, bool)> {
+    fn order(&self) -> Vec<(&Server, bool)> {
         let mut order: Vec<_> = self.servers.iter().map(|server| (server, server.is_silent())).collect();
         if let Some(next) = self.next.as_ref().filter(|_| !order.is_empty()) {
             let first = next.fetch_add(1, Ordering::Relaxed) % order.len();
@@ -207,7 +247,7 @@ impl Servers {
 /// Asks the servers of `order` once each. Those behind a silent one are asked beside it: an address that they give counts at
 /// once, anything else only if the silent one has not answered within its whole timeout.
 fn ask_in_turn<'a>(
-    order: &'a [(&OneServer, bool)],
+    order: &'a [(&Server, bool)],
     name: &'a Name,
     kind: RecordType,
 ) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
@@ -231,48 +271,6 @@ fn ask_in_turn<'a>(
         };
         if is_answer(&said.found) { said } else { more_telling(said, asking_later.await) }
     })
-}
-
-impl OneServer {
-    async fn look_up(&self, name: &Name, kind: RecordType) -> Answer {
-        let asked = Asked { server: self, since: Instant::now() };
-        let answer = Answer::of(self.resolver.lookup(name.clone(), kind).await);
-        if !matches!(answer.found, Err(Unknown::Timeout)) {
-            asked.end();
-        }
-        answer
-    }
-
-    fn silent(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_silent(&self) -> bool {
-        self.silent().is_some_and(|since| since.elapsed() < SILENT)
-    }
-}
-
-/// A server that is being asked. If that ends late and without an answer, the server was silent, even if nobody waits for the
-/// answer any longer.
-struct Asked<'a> {
-    server: &'a OneServer,
-    since: Instant,
-}
-
-impl Asked<'_> {
-    /// The server has answered, or cannot be reached.
-    fn end(self) {
-        *self.server.silent() = None;
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Asked<'_> {
-    fn drop(&mut self) {
-        if self.since.elapsed() >= GIVEN_UP.min(self.server.resolver.options().timeout) {
-            *self.server.silent() = Some(Instant::now());
-        }
-    }
 }
 
 /// Whether no other server is asked after this. Without descriptors none can be.
@@ -328,10 +326,17 @@ impl Failures {
     }
 }
 
-fn at_port_53(server: &NameServer, tcp_only: bool) -> NameServerConfig {
-    match tcp_only {
-        true => NameServerConfig::tcp(server.ip),
-        false => NameServerConfig::udp(server.ip),
+impl Place {
+    fn of(server: &NameServer, zone: u32, tcp_only: bool) -> Self {
+        let address = match server.ip {
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, PORT, 0, zone).into(),
+            ip => SocketAddr::new(ip, PORT),
+        };
+        let config = match tcp_only {
+            true => NameServerConfig::tcp(server.ip),
+            false => NameServerConfig::udp(server.ip),
+        };
+        Self { address, config }
     }
 }
 
@@ -341,6 +346,8 @@ pub(super) fn options(conf: &ResolvConf) -> ResolverOpts {
     options.use_hosts_file = ResolveHosts::Never;
     // It would keep whole messages.
     options.cache_size = 0;
+    // A bound of its own would hide times that are none.
+    options.positive_max_ttl = Some(Duration::from_secs(u32::MAX.into()));
     options.timeout = Duration::from_secs(conf.timeout_s);
     // These are further attempts at the same server; all servers are asked before one is asked again.
     options.attempts = 0;

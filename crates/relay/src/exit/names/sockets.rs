@@ -1,11 +1,11 @@
-//! Name servers at link-local addresses, as `nameserver fe80::1%eth0` in resolv.conf: the resolver knows addresses without a zone,
-//! and the kernel wants one. What comes by UDP is read as glibc does.
+//! The sockets of queries to a name server, which may have a link-local address, as `nameserver fe80::1%eth0` in resolv.conf: the
+//! resolver knows addresses without a zone, and the kernel wants one. What comes by UDP is read as glibc does.
 
 use std::future::{Future, pending};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,29 +23,18 @@ type Making<S> = Pin<Box<dyn Send + Future<Output = io::Result<S>>>>;
 const AGAIN_AFTER: Duration = Duration::from_millis(400);
 const AGAIN_MOST: u32 = 2;
 
-/// Makes the resolver's sockets.
+/// Makes the sockets for one server. The addresses by which the resolver calls it do not count.
 #[derive(Clone)]
 pub struct Sockets {
     sockets: TokioRuntimeProvider,
-    /// The index of the interface on which each address counts.
-    zones: Arc<[(Ipv6Addr, u32)]>,
+    /// With its zone.
+    pub(super) server: SocketAddr,
 }
 
 impl Sockets {
-    /// `zones`: the name servers' addresses that have a zone, with the index of its interface.
-    pub fn new(zones: Vec<(Ipv6Addr, u32)>) -> Self {
-        Self { sockets: TokioRuntimeProvider::default(), zones: zones.into() }
-    }
-
-    pub(super) fn with_zone(&self, server: SocketAddr) -> SocketAddr {
-        let zone = |ip| self.zones.iter().find(|(other, _)| *other == ip).map(|(_, zone)| *zone);
-        match (server.ip(), server) {
-            (IpAddr::V6(ip), SocketAddr::V6(mut address)) => {
-                address.set_scope_id(zone(ip).unwrap_or_default());
-                address.into()
-            }
-            _ => server,
-        }
+    /// For this server.
+    pub fn new(server: SocketAddr) -> Self {
+        Self { sockets: TokioRuntimeProvider::default(), server }
     }
 }
 
@@ -59,12 +48,12 @@ impl RuntimeProvider for Sockets {
         self.sockets.create_handle()
     }
 
-    fn connect_tcp(&self, server: SocketAddr, local: Option<SocketAddr>, limit: Option<Duration>) -> Making<Self::Tcp> {
-        self.sockets.connect_tcp(self.with_zone(server), local, limit)
+    fn connect_tcp(&self, _: SocketAddr, local: Option<SocketAddr>, limit: Option<Duration>) -> Making<Self::Tcp> {
+        self.sockets.connect_tcp(self.server, local, limit)
     }
 
-    fn bind_udp(&self, local: SocketAddr, server: SocketAddr) -> Making<Self::Udp> {
-        let server = self.with_zone(server);
+    fn bind_udp(&self, local: SocketAddr, _: SocketAddr) -> Making<Self::Udp> {
+        let server = self.server;
         let bound = self.sockets.bind_udp(local, server);
         Box::pin(async move {
             let socket = bound.await?;

@@ -10,12 +10,13 @@ use hickory_resolver::proto::op::Message;
 use hickory_resolver::proto::rr::rdata::SOA;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
-use super::servers::Servers;
+use super::servers::{Place, Servers};
 use super::*;
 use crate::exit::spare::{Asker, Spare};
 
 mod answers;
 mod files;
+mod flights;
 mod turns;
 
 /// What the server says.
@@ -27,6 +28,10 @@ pub enum Says {
     Nothing,
     /// These addresses, so late.
     Late(Duration, Vec<IpAddr>),
+    /// These addresses once this can be locked. Until then it says nothing else either.
+    Held(Arc<Mutex<()>>, Vec<IpAddr>),
+    /// That there is no such name, with this TTL in seconds.
+    NoSuch(u32),
     /// That it cannot say.
     Fails(ResponseCode),
 }
@@ -52,8 +57,17 @@ impl Server {
                 if tell.send((query.name().to_ascii(), query.query_type())).is_err() {
                     return;
                 }
-                if let Some(answer) = answer(&request, names.get(&query.name().to_ascii())) {
-                    socket.send_to(&answer.to_vec().unwrap(), from).unwrap();
+                let Some(answer) = answer(&request, names.get(&query.name().to_ascii())) else { continue };
+                let (socket, answer) = (socket.try_clone().unwrap(), answer.to_vec().unwrap());
+                match names.get(&query.name().to_ascii()) {
+                    Some(Says::Late(by, _)) => {
+                        let by = *by;
+                        std::thread::spawn(move || {
+                            std::thread::sleep(by);
+                            socket.send_to(&answer, from).unwrap();
+                        });
+                    }
+                    _ => drop(socket.send_to(&answer, from).unwrap()),
                 }
             }
         });
@@ -78,16 +92,15 @@ impl Server {
 
     /// A resolver that asks these servers.
     fn names_of_all(all: &[&Self], limit: Duration, resolv_conf: &str, hosts: &str) -> Resolver {
-        let config = |server: &&Self| {
-            let mut config = NameServerConfig::udp(server.address.ip());
-            config.connections.iter_mut().for_each(|connection| connection.port = server.address.port());
-            config
+        let place = |server: &&Self| {
+            let config = NameServerConfig::udp(server.address.ip());
+            Place { address: server.address, config }
         };
         let (conf, _) = ResolvConf::parse(resolv_conf.as_bytes());
         let mut options = servers::options(&conf);
         options.timeout = limit;
         let (known, _) = Hosts::parse(hosts.as_bytes());
-        let servers = Servers::with(&conf, all.iter().map(config).collect(), options, Vec::new(), "").unwrap();
+        let servers = Servers::with(&conf, all.iter().map(place).collect(), &options, "").unwrap();
         let names = Resolver::of(Files { resolv_conf: "/nowhere".into(), hosts: "/nowhere".into() });
         names.0.loaded.send_replace(Some(Arc::new(Loaded::of(known, servers))));
         names
@@ -114,8 +127,9 @@ fn answer(request: &Message, says: Option<&Says>) -> Option<Message> {
     };
     match says {
         Some(Says::Nothing) => return None,
-        Some(Says::Late(by, ips)) => {
-            std::thread::sleep(*by);
+        Some(Says::Late(_, ips)) => return self::answer(request, Some(&Says::Addresses(600, ips.clone()))),
+        Some(Says::Held(gate, ips)) => {
+            drop(gate.lock().unwrap_or_else(PoisonError::into_inner));
             return self::answer(request, Some(&Says::Addresses(600, ips.clone())));
         }
         Some(Says::Fails(code)) => answer.metadata.response_code = *code,
@@ -128,10 +142,11 @@ fn answer(request: &Message, says: Option<&Says>) -> Option<Message> {
                 answer.add_authority(soa(*ttl));
             }
         }
-        None => {
+        Some(Says::NoSuch(ttl)) => {
             answer.metadata.response_code = ResponseCode::NXDomain;
-            answer.add_authority(soa(60));
+            answer.add_authority(soa(*ttl));
         }
+        None => return self::answer(request, Some(&Says::NoSuch(60))),
     }
     answer.add_query(query);
     Some(answer)
@@ -176,20 +191,92 @@ const V6: IpAddr = IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0,
 
 #[test]
 fn an_answer_counts_for_as_long_as_it_says() {
+    let addresses = |ttl| Says::Addresses(ttl, vec![V4, V6]);
+    let none = |ttl| Says::Addresses(ttl, vec![]);
     let server = Server::new(&[
-        ("long.example", Says::Addresses(600, vec![V4, V6])),
-        ("short.example", Says::Addresses(1, vec![V4, V6])),
+        ("long.example", addresses(600)),
+        ("short.example", addresses(1)),
+        ("long-bare.example", none(600)),
+        ("short-bare.example", none(1)),
+        ("long-nobody.example", Says::NoSuch(600)),
+        ("short-nobody.example", Says::NoSuch(1)),
     ]);
     let names = server.names(&[], "");
-    for name in ["long.example", "short.example"] {
-        assert_eq!(find(&names, name), Ok(vec![V4, V6]));
-        assert_eq!(server.asked(), both(name));
+    let all = [("", Ok(vec![V4, V6])), ("-bare", Err(Unknown::NoAddress)), ("-nobody", Err(Unknown::NoSuchName))];
+    let both_of = |time: &str, what: &str| {
+        let name = format!("{time}{what}.example");
+        let found = find(&names, &name);
+        (found, server.asked() == both(&name), name)
+    };
+    for (what, end) in &all {
+        for time in ["long", "short"] {
+            let (found, is_asked, name) = both_of(time, what);
+            assert_eq!((&found, is_asked), (end, true), "{name}");
+        }
     }
     std::thread::sleep(Duration::from_millis(2100));
-    assert_eq!(find(&names, "long.example"), Ok(vec![V4, V6]));
+    for (what, end) in &all {
+        for (time, is_short) in [("long", false), ("short", true)] {
+            let (found, is_asked, name) = both_of(time, what);
+            assert_eq!((&found, is_asked), (end, is_short), "{name}");
+        }
+    }
+}
+
+/// RFC 2181 §8.
+#[test]
+fn a_time_to_live_of_more_than_31_bits_is_none() {
+    let says = |ttl| Says::Addresses(ttl, vec![V4, V6]);
+    let server = Server::new(&[("most.example", says(u32::MAX >> 1)), ("more.example", says(1 << 31))]);
+    let names = server.names(&[], "");
+    for (name, is_asked_again) in [("most.example", false), ("more.example", true)] {
+        assert_eq!(find(&names, name), Ok(vec![V4, V6]));
+        server.asked();
+        assert_eq!(find(&names, name), Ok(vec![V4, V6]));
+        assert_eq!(!server.asked().is_empty(), is_asked_again, "{name}");
+    }
+}
+
+/// RFC 9520 §3.2.
+#[test]
+fn a_failure_counts_for_a_second() {
+    let server = Server::new(&[
+        ("fails.example", Says::Fails(ResponseCode::ServFail)),
+        ("refused.example", Says::Fails(ResponseCode::Refused)),
+        ("silent.example", Says::Nothing),
+    ]);
+    let names = server.names(&[], "");
+    for name in ["fails.example", "refused.example", "silent.example"] {
+        // The kernel may have let more than a second pass between the look-ups.
+        while {
+            let end = find(&names, name).unwrap_err();
+            let since = Instant::now();
+            server.asked();
+            assert_eq!(find(&names, name), Err(end));
+            let is_asked = !server.asked().is_empty();
+            assert!(!is_asked || since.elapsed() > Duration::from_millis(900), "{name}");
+            is_asked
+        } {}
+        std::thread::sleep(Duration::from_millis(1100));
+        assert!(find(&names, name).is_err());
+        assert_eq!(server.asked(), both(name));
+    }
+}
+
+/// RFC 6761, RFC 7686 §2.
+#[test]
+fn reserved_names_are_asked_for_nowhere_not_even_in_the_search_list() {
+    let server = Server::new(&[]);
+    let names = server.names_of(Duration::from_millis(500), "options ndots:5\nsearch a.example", "");
+    for name in ["x.onion", "a.x.ONION", "onion", "x.invalid", "x.onion."] {
+        assert!(matches!(find(&names, name), Err(Unknown::NoSuchName | Unknown::NoAddress)), "{name}");
+    }
+    for name in ["localhost", "a.localhost"] {
+        assert_eq!(find(&names, name).map(|found| found.len()), Ok(2), "{name}");
+    }
     assert_eq!(server.asked(), []);
-    assert_eq!(find(&names, "short.example"), Ok(vec![V4, V6]));
-    assert_eq!(server.asked(), both("short.example"));
+    assert_eq!(find(&names, "onion.x"), Err(Unknown::NoSuchName));
+    assert_eq!(server.asked(), [both("onion.x"), both("onion.x.a.example")].concat());
 }
 
 #[test]
@@ -340,9 +427,7 @@ fn a_server_has_the_time_that_resolv_conf_says() {
 
 #[test]
 fn a_name_server_is_asked_on_its_interface() {
-    let sockets = sockets::Sockets::new(vec![("fe80::1".parse().unwrap(), 7)]);
-    let with_zone = |text: &str| sockets.with_zone(text.parse().unwrap()).to_string();
-    assert_eq!(with_zone("[fe80::1]:53"), "[fe80::1%7]:53");
-    assert_eq!(with_zone("[fe80::2]:53"), "[fe80::2]:53");
-    assert_eq!(with_zone("192.0.2.1:53"), "192.0.2.1:53");
+    let text = b"nameserver fe80::1%a\nnameserver fe80::1%b\nnameserver 192.0.2.1";
+    let servers = Servers::new(&ResolvConf::parse(text).0, &[7, 8, 0], "").unwrap();
+    assert_eq!(servers.addresses(), ["[fe80::1%7]:53", "[fe80::1%8]:53", "192.0.2.1:53"]);
 }

@@ -3,13 +3,13 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 
-type InTurn<'a> = Pin<Box<dyn Future<Output = Begun<'a>> + 'a>>;
+type InTurn<'a> = Pin<Box<dyn Future<Output = Turn> + 'a>>;
 
 /// Look-ups that wait, each with its name, and the descriptors of those that have begun.
 struct Asking<'a> {
     spare: &'a Spare,
     waiting: Vec<(&'static str, InTurn<'a>)>,
-    begun: Vec<(&'static str, Begun<'a>)>,
+    begun: Vec<(&'static str, Turn)>,
 }
 
 const DESCRIPTORS: u32 = 2;
@@ -112,7 +112,7 @@ fn those_who_have_most_give_way() {
     }
     asking.enter("b1", client("192.0.2.2"));
     let wanted = |asking: &Asking<'_>| -> Vec<&str> {
-        let begun = asking.begun.iter().filter(|(_, begun)| spare.is_wanted_of(&begun.group));
+        let begun = asking.begun.iter().filter(|(_, turn)| spare.is_wanted_of(&turn.group));
         begun.map(|(name, _)| *name).collect()
     };
     assert!(wanted(&asking).is_empty(), "nobody waits");
@@ -122,4 +122,24 @@ fn those_who_have_most_give_way() {
     asking.begun.remove(0);
     asking.poll();
     assert_eq!(wanted(&asking), ["a2", "b1", "c1"], "all have as many");
+}
+
+#[test]
+fn one_of_each_group_has_its_whole_time_and_all_of_these_at_most_half() {
+    let spare = Spare::new(8 * DESCRIPTORS as usize);
+    let mut asking = Asking::new(&spare);
+    let exempt = |asking: &Asking<'_>| -> Vec<&str> {
+        asking.begun.iter().filter(|(_, turn)| turn.exempt.is_some()).map(|(name, _)| *name).collect()
+    };
+    for (name, ip) in [("a1", "192.0.2.1"), ("a2", "192.0.2.1"), ("b1", "192.0.2.2"), ("c1", "192.0.2.3")] {
+        asking.enter(name, client(ip));
+    }
+    assert_eq!(exempt(&asking), ["a1", "b1", "c1"]);
+    for (name, ip) in [("d1", "192.0.2.4"), ("e1", "192.0.2.5")] {
+        asking.enter(name, client(ip));
+    }
+    assert_eq!(exempt(&asking), ["a1", "b1", "c1", "d1"]);
+    asking.begun.remove(0);
+    asking.enter("a3", client("192.0.2.1"));
+    assert_eq!(exempt(&asking), ["b1", "c1", "d1", "a3"], "the next one of its group");
 }

@@ -44,12 +44,15 @@ fn odd_lines_of_the_files_cost_no_other_line() {
 fn an_interface_that_comes_or_is_made_anew_has_the_files_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let (resolv_conf, hosts) = (folder.path().join("resolv.conf"), folder.path().join("hosts"));
-    fs::write(&resolv_conf, "nameserver fe80::1%lo\nnameserver fe80::2%none-such\n").unwrap();
+    fs::write(&resolv_conf, "nameserver fe80::1%lo\nnameserver fe80::2%none-such\nnameserver fe80::3%4294967295\n")
+        .unwrap();
     let files = Files { resolv_conf, hosts };
     let mut loaded = NameServers::default();
     let bytes = fs::read(&files.resolv_conf).unwrap();
-    files.servers(&bytes, &mut loaded.zones).unwrap();
-    assert_eq!(loaded.zones, [("lo".to_owned(), Some(1)), ("none-such".to_owned(), None)]);
+    let servers = files.servers(&bytes, &mut loaded.zones).unwrap();
+    assert_eq!(servers.addresses(), ["[fe80::1%1]:53"]);
+    let zone = |zone: &str, index| (zone.to_owned(), index);
+    assert_eq!(loaded.zones, [zone("lo", Some(1)), zone("none-such", None), zone("4294967295", None)]);
     assert!(loaded.has_its_zones());
     loaded.zones[0].1 = Some(77);
     assert!(!loaded.has_its_zones(), "it was made anew");

@@ -1,0 +1,113 @@
+//! The look-ups that are under way, one for each name. All who ask for a name wait for the same one. It goes on when they have
+//! left, so that its answer is cached for those who ask again.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use hickory_resolver::proto::rr::{Name, RecordType};
+use tokio::sync::watch;
+
+use super::cache::Found;
+
+/// All names that are waited for. An entry goes when nobody waits and the look-up is over.
+#[derive(Clone, Default)]
+pub(super) struct Flights(Arc<Mutex<HashMap<Name, Weak<Flight>>>>);
+
+/// The look-up of a name. It begins when one of those who wait for it has a turn.
+pub(super) struct Flight {
+    name: Name,
+    all: Flights,
+    state: watch::Sender<State>,
+}
+
+#[derive(Default)]
+struct State {
+    is_under_way: bool,
+    found: Vec<(RecordType, Found)>,
+}
+
+impl Flights {
+    /// That of this name.
+    pub(super) fn of(&self, name: &Name) -> Arc<Flight> {
+        let mut all = self.lock();
+        if let Some(flight) = all.get(name).and_then(Weak::upgrade) {
+            return flight;
+        }
+        let flight = Arc::new(Flight { name: name.clone(), all: self.clone(), state: watch::Sender::default() });
+        all.insert(name.clone(), Arc::downgrade(&flight));
+        flight
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Weak<Flight>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Flight {
+    /// What is found in one family, as soon as it is known.
+    pub(super) async fn found(&self, kind: RecordType) -> Found {
+        let mut found = None;
+        self.until(|state| {
+            found = state.found.iter().find(|(other, _)| *other == kind).map(|(_, found)| found.clone());
+            found.is_some()
+        })
+        .await;
+        found.unwrap_or(Err(super::Unknown::Timeout))
+    }
+
+    /// Until it is under way.
+    pub(super) async fn has_begun(&self) {
+        self.until(|state| state.is_under_way).await;
+    }
+
+    /// Until it is not under way.
+    pub(super) async fn has_ended(&self) {
+        self.until(|state| !state.is_under_way).await;
+    }
+
+    /// Begins it. `None` if it is under way.
+    pub(super) fn begin(self: &Arc<Self>) -> Option<UnderWay> {
+        let begins = self.state.send_if_modified(|state| !std::mem::replace(&mut state.is_under_way, true));
+        begins.then(|| UnderWay(self.clone()))
+    }
+
+    async fn until(&self, is_so: impl FnMut(&State) -> bool) {
+        // It is never closed: its sender is here.
+        let _ = self.state.subscribe().wait_for(is_so).await;
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let mut all = self.all.lock();
+        // Another one may have its place.
+        if all.get(&self.name).is_some_and(|flight| flight.strong_count() == 0) {
+            all.remove(&self.name);
+        }
+    }
+}
+
+/// A look-up that is under way until this is dropped. If that is before all is found, another one who waits begins it anew.
+pub(super) struct UnderWay(Arc<Flight>);
+
+impl UnderWay {
+    pub(super) fn name(&self) -> &Name {
+        &self.0.name
+    }
+
+    /// Tells those who wait.
+    pub(super) fn tell(&self, kind: RecordType, found: Found) {
+        self.0.state.send_modify(|state| state.found.push((kind, found)));
+    }
+
+    /// It is over: whoever asks from now on begins another one.
+    pub(super) fn land(self) {
+        self.0.all.lock().remove(&self.0.name);
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.state.send_modify(|state| state.is_under_way = false);
+    }
+}

@@ -1,22 +1,32 @@
 //! A name server, and whether it answers.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ekiden_relay_proto::names::NameServer;
 use hickory_resolver::Resolver;
-use hickory_resolver::config::{ResolverConfig, ResolverOpts};
+use hickory_resolver::config::{NameServerConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::NetError;
 use hickory_resolver::proto::rr::{Name, RecordType};
 
 use super::Unknown;
 use super::cache::Answer;
 use super::query::Queries;
-use super::servers::Place;
 use super::sockets::Sockets;
 
 /// For this time after a server did not answer it counts as silent.
 const SILENT: Duration = Duration::from_secs(30);
+
+/// The port of name servers.
+const PORT: u16 = 53;
+
+/// Where and how a name server is asked.
+pub(super) struct Place {
+    /// With the interface of a link-local address, of which `config` does not know.
+    pub(super) address: SocketAddr,
+    pub(super) config: NameServerConfig,
+}
 
 pub(super) struct Server {
     address: SocketAddr,
@@ -30,6 +40,20 @@ struct Heard {
     last: Option<Instant>,
     /// When it did not answer in time, if it has not answered since.
     silent: Option<Instant>,
+}
+
+impl Place {
+    pub(super) fn of(server: &NameServer, zone: u32, tcp_only: bool) -> Self {
+        let address = match server.ip {
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, PORT, 0, zone).into(),
+            ip => SocketAddr::new(ip, PORT),
+        };
+        let config = match tcp_only {
+            true => NameServerConfig::tcp(server.ip),
+            false => NameServerConfig::udp(server.ip),
+        };
+        Self { address, config }
+    }
 }
 
 impl Server {

@@ -1,14 +1,14 @@
 //! The name servers of resolv.conf, and which names are asked for.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use ekiden_relay_proto::names::{NameServer, ResolvConf};
-use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverOpts};
+use ekiden_relay_proto::names::ResolvConf;
+use hickory_resolver::config::{ResolveHosts, ResolverOpts};
 use hickory_resolver::net::NetError;
 use hickory_resolver::proto::rr::{Name, RecordType};
 use tokio::time::timeout;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::Unknown;
 use super::cache::{Answer, Answers, Found};
 use super::flights::{Flight, Flights, UnderWay};
-use super::server::Server;
+use super::server::{Place, Server};
 use crate::exit::spare::{LookUp, Turn};
 
 /// The server after a silent one is asked beside it after this time, so that not every name waits for it. The silent one keeps
@@ -25,9 +25,6 @@ const SHORT: Duration = Duration::from_millis(250);
 
 /// The last parts of names that are asked for nowhere (RFC 6761, RFC 7686): the resolver itself answers for them.
 const RESERVED: [&[u8]; 3] = [b"localhost", b"invalid", b"onion"];
-
-/// The port of name servers.
-const PORT: u16 = 53;
 
 /// resolv.conf: the name servers, and how short names are completed.
 pub(super) struct Servers {
@@ -43,13 +40,6 @@ pub(super) struct Servers {
     no_tld_query: bool,
     answers: Answers,
     flights: Flights,
-}
-
-/// Where and how a name server is asked.
-pub(super) struct Place {
-    /// With the interface of a link-local address, of which `config` does not know.
-    pub(super) address: SocketAddr,
-    pub(super) config: NameServerConfig,
 }
 
 impl Servers {
@@ -323,20 +313,6 @@ impl Failures {
     fn most_telling(self) -> Unknown {
         let seen = [Unknown::NoAddress, Unknown::ServerFailed].into_iter().find(|why| self.all.contains(why));
         self.of_exact.or(seen).or_else(|| self.all.last().cloned()).unwrap_or(Unknown::NoSuchName)
-    }
-}
-
-impl Place {
-    fn of(server: &NameServer, zone: u32, tcp_only: bool) -> Self {
-        let address = match server.ip {
-            IpAddr::V6(ip) => SocketAddrV6::new(ip, PORT, 0, zone).into(),
-            ip => SocketAddr::new(ip, PORT),
-        };
-        let config = match tcp_only {
-            true => NameServerConfig::tcp(server.ip),
-            false => NameServerConfig::udp(server.ip),
-        };
-        Self { address, config }
     }
 }
 

@@ -10,7 +10,8 @@ use hickory_resolver::proto::op::Message;
 use hickory_resolver::proto::rr::rdata::SOA;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
-use super::servers::{Place, Servers};
+use super::server::Place;
+use super::servers::Servers;
 use super::*;
 use crate::exit::spare::{Asker, Spare};
 

@@ -19,7 +19,8 @@ pub fn send(socket: &impl AsFd, text: &[u8], descriptors: &[impl AsFd]) -> io::R
     let raw: Vec<RawFd> = descriptors.iter().map(|descriptor| descriptor.as_fd().as_raw_fd()).collect();
     let with = [ControlMessage::ScmRights(&raw)];
     let with = if raw.is_empty() { &[][..] } else { &with[..] };
-    sendmsg::<UnixAddr>(socket.as_fd().as_raw_fd(), &[IoSlice::new(text)], with, MsgFlags::MSG_NOSIGNAL, None)?;
+    let (fd, text) = (socket.as_fd().as_raw_fd(), [IoSlice::new(text)]);
+    uninterrupted(|| Ok(sendmsg::<UnixAddr>(fd, &text, with, MsgFlags::MSG_NOSIGNAL, None)?))?;
     Ok(())
 }
 
@@ -29,6 +30,20 @@ pub fn send(socket: &impl AsFd, text: &[u8], descriptors: &[impl AsFd]) -> io::R
 /// # Errors
 /// The kernel's. [`ErrorKind::QuotaExceeded`] if this process may not open as many; some may be open then, until it ends.
 pub fn receive(socket: &impl AsFd, room: usize) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    uninterrupted(|| receive_once(socket, room))
+}
+
+/// Calls again where a signal came first.
+fn uninterrupted<T>(call: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+fn receive_once(socket: &impl AsFd, room: usize) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut text = vec![0; room];
     let mut space = cmsg_space!([RawFd; MOST]);
     let mut parts = [IoSliceMut::new(&mut text)];

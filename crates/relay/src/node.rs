@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ekiden_bpf::Registration;
 use ekiden_net::patience;
@@ -204,9 +204,9 @@ impl Relay {
         self.offered.iter().any(Offered::is_awaited)
     }
 
-    /// Whether another process may still have sockets of this one.
-    fn may_be_had(&self) -> bool {
-        self.offered.iter().any(Offered::may_be_had)
+    /// Whether another process may still have sockets of this one: for so long after `begun`, or after it had them and gave them back.
+    fn may_be_had(&self, begun: Instant, most: Duration) -> bool {
+        self.offered.iter().any(|offered| offered.may_be_had(begun, most))
     }
 
     /// Completes when each worker has looked at what has come to its connections until now.

@@ -94,6 +94,26 @@ fn with_users_nobody_passes_without_a_password() {
 }
 
 #[test]
+fn a_listener_that_becomes_another_takes_no_socks_any_more() {
+    let (mut node, host) = (node(&OPEN.replace(":0", &format!(":{}", spare_port().port()))), echo());
+    let proxy = node.address("m").unwrap();
+    let [four, _] = socks4(host);
+    let mut clients = [connect(proxy), connect(proxy)];
+    clients[0].write_all(&[5, 1, 0]).unwrap();
+    clients[0].read_exact(&mut [0; 2]).unwrap();
+    clients[1].write_all(&four[..5]).unwrap();
+    wait_until("both are accepted", || node.connections() == 2);
+    let http = format!("[listen.m]\nkind = \"http\"\naddress = \"{proxy}\"\n");
+    node.reload(config(&http)).unwrap();
+    let [high, low] = host.port().to_be_bytes();
+    clients[0].write_all(&[5, 1, 0, 1, 127, 0, 0, 1, high, low]).unwrap();
+    clients[1].write_all(&four[5..]).unwrap();
+    for mut client in clients {
+        assert!(client.read(&mut [0]).map_or(true, |n| n == 0));
+    }
+}
+
+#[test]
 fn who_says_nothing_is_let_go() {
     let text = format!("[limits]\nhandshake = \"1s\"\n{OPEN}");
     let node = node(&text);

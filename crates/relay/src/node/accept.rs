@@ -7,8 +7,8 @@
 use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream as StdStream};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use ekiden_net::socket::{Listening, has_waiting};
@@ -84,7 +84,7 @@ pub async fn run(
         tokio::select! {
             biased;
             order = &mut called => match order {
-                Ok(order) => return acceptor.close(&socket, order).await,
+                Ok(order) => return acceptor.close(socket, order).await,
                 Err(_) => return,
             },
             taken = turn => if taken.is_err() {
@@ -143,7 +143,7 @@ impl Acceptor {
     }
 
     /// Accepts what is in the queue and what was on its way there, and closes. Until then another process may take the socket.
-    async fn close(mut self, socket: &Listening, order: CloseOrder) {
+    async fn close(mut self, mut socket: Listening, order: CloseOrder) {
         let CloseOrder { mut busy, mut steering, removed, held } = order;
         if let Some(sender) = &removed {
             self.current = Arc::new(sender.subscribe());
@@ -151,37 +151,45 @@ impl Acceptor {
         let mut others = held.subscribe();
         loop {
             let was = *others.borrow_and_update();
-            let taking = async {
+            // Keeps a node that stops until this worker has closed its socket, too: others may be sooner.
+            let _under_way = (was == Held::Wanted).then(|| self.node.begin());
+            let ending = async {
                 match was {
                     Held::Passed => {}
                     Held::Lent => pending().await,
                     Held::Here => {
-                        self.take_for(UNDER_WAY, socket, &mut busy).await;
-                        ignore_new(socket.socket());
-                        self.take_for(UNDER_WAY_LAST, socket, &mut busy).await;
+                        self.take_for(UNDER_WAY, &socket, &mut busy).await;
+                        held.ignore_new(socket.socket());
+                        self.take_for(UNDER_WAY_LAST, &socket, &mut busy).await;
                         drop(steering.take());
                         // Those that wait for room in a full node are served as well.
-                        while has_waiting(socket.socket()) && self.take(socket, || socket.accept(), true).await {}
+                        while has_waiting(socket.socket()) && self.take(&socket, || socket.accept(), true).await {}
                     }
                     Held::Asked => {
                         // An error means that there is no filter.
                         drop(steer::hear_new(socket.socket()));
-                        self.take_all(socket, &mut busy).await;
+                        self.take_all(&socket, &mut busy).await;
                     }
                     Held::Wanted => {
-                        // Keeps a node that stops until this worker has closed its socket, too: others may be sooner.
-                        let _under_way = self.node.begin();
-                        ignore_new(socket.socket());
-                        self.take_for(UNDER_WAY, socket, &mut busy).await;
+                        held.ignore_new(socket.socket());
+                        self.take_for(UNDER_WAY, &socket, &mut busy).await;
                         // Another process waits for the address: there is no time for those that wait for room.
-                        while self.node.is_full().is_none() && self.take(socket, || socket.accept(), true).await {}
+                        while self.node.is_full().is_none() && self.take(&socket, || socket.accept(), true).await {}
                     }
                 }
             };
             tokio::select! {
-                () = taking => return,
+                biased;
                 // This has a sender as long as `held`.
-                _ = others.changed() => {}
+                _ = others.changed() => continue,
+                () = ending => {}
+            }
+            // Another process may be promised it at this moment, and then it stays.
+            let mut closing = Some(socket);
+            let is_closed = was == Held::Passed || held.while_here(|| drop(closing.take()));
+            match closing {
+                Some(still) if !is_closed => socket = still,
+                _ => return,
             }
         }
     }
@@ -198,18 +206,6 @@ impl Acceptor {
         while let Ok(mut ready) = socket.ready().await {
             while self.take(socket, || ready.accept(), true).await {}
         }
-    }
-}
-
-/// Lets no connection begin on `socket` from now on.
-pub fn ignore_new(socket: &TcpListener) {
-    if let Err(error) = steer::ignore_new(socket) {
-        static SAID: Once = Once::new();
-        SAID.call_once(|| {
-            tracing::info!(
-                "connections that begin while a listener is closed may be refused or reset: the kernel takes no packet filter from this process: {error}"
-            );
-        });
     }
 }
 

@@ -11,6 +11,7 @@
 //! with the first sockets, and again with each of the next ones. An empty line says that it accepts.
 
 mod giving;
+mod holder;
 mod taking;
 
 use std::io;
@@ -23,7 +24,8 @@ use sha2::{Digest, Sha256};
 
 use crate::config::{Listener, ListenerKind};
 
-pub use giving::{Held, Holder, Offered, offer};
+pub use giving::{Offered, offer};
+pub use holder::{Held, Holder};
 pub use taking::{Inherited, Others};
 
 /// What the names of the sockets begin with. The number of the process follows, and a random number: the names of one process number, also

@@ -194,7 +194,7 @@ impl Bound {
     /// closed.
     pub fn close(self, node: &Arc<Node>, steering: Option<&Arc<Steering>>, reason: CloseReason) -> Closing {
         if steering.is_none() && !self.is_offered {
-            self.sockets.iter().for_each(|socket| accept::ignore_new(socket));
+            self.sockets.iter().for_each(|socket| self.held.ignore_new(socket));
         }
         for (call, socket) in self.close_orders.into_iter().zip(self.sockets) {
             let busy = socket::has_waiting(&socket).then(|| node.begin());

@@ -102,8 +102,8 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
 /// Waits for the addresses of all listeners: of a process before this one that gives them up, or that come later than this node. Returns
 /// what such a process has passed to this one, which it does once all others can be had.
 fn await_addresses(config: &Config) -> Result<Inherited, StartError> {
-    let mut others = Others::of(config.listeners.values());
     let until = patience::deadline();
+    let mut others = Others::of(config.listeners.values(), until);
     let mut waited_for = BTreeSet::new();
     loop {
         let are_there = || {
@@ -126,8 +126,11 @@ fn await_addresses(config: &Config) -> Result<Inherited, StartError> {
         match others.take() {
             Ok(()) => return Ok(others.inherited()),
             Err(error) if error.kind() == ErrorKind::QuotaExceeded => return Err(StartError::TakeOver(error)),
-            // Its sockets are waited for.
-            Err(error) => tracing::info!("{error}"),
+            // It is asked again.
+            Err(error) => {
+                tracing::warn!("{error}");
+                std::thread::sleep(patience::LOOK_ANEW);
+            }
         }
     }
 }
@@ -155,7 +158,7 @@ async fn drained(relay: &Relay, most: Duration) {
             is_over || relay.busy() == 0 && !is_asked
         };
         // Listeners are passed or closed in order also where streams have no time left.
-        let are_closed = || !(relay.is_awaited() || relay.may_be_had() && begun.elapsed() < CLOSING);
+        let are_closed = || !(relay.is_awaited() || relay.may_be_had(begun.into_std(), CLOSING));
         if is_idle() && are_closed() {
             // What has been asked already may not have been read yet, on a machine that has much to do.
             relay.look_around().await;

@@ -20,7 +20,7 @@ use super::login::{self, Login};
 use super::timeouts::{left, linger};
 use super::{Stream, class_of, user_quota};
 use crate::access::quota::{ClientKey, QuotaGuard};
-use crate::config::{Listener, Reply};
+use crate::config::{Listener, ListenerKind, Reply};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, is_allowed, reach};
 use crate::shared::Current;
@@ -36,6 +36,15 @@ pub(super) enum Version {
 }
 
 impl Version {
+    /// Whether a listener of this kind takes it.
+    fn is_taken_by(self, kind: &ListenerKind) -> bool {
+        match kind {
+            ListenerKind::Mixed { .. } => true,
+            ListenerKind::Socks5 { .. } => self == Self::Five,
+            _ => false,
+        }
+    }
+
     /// The most bytes that a message of it takes.
     fn longest(self) -> usize {
         match self {
@@ -180,7 +189,8 @@ async fn request(
                 input.drain(..consumed);
                 // A login that passed under an earlier configuration does not count: the client must connect again.
                 node.settled().await;
-                if current.has_changed().is_err() || login::users(&current.borrow()) != users {
+                let takes_it = version.is_taken_by(&current.borrow().kind);
+                if current.has_changed().is_err() || !takes_it || login::users(&current.borrow()) != users {
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
                 let user = match &name {

@@ -1,62 +1,25 @@
 //! The stopping process.
 
+use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Weak};
 use std::thread::{self, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ekiden_keys::random_secret;
 use ekiden_net::socket::overlap;
 use ekiden_net::{descriptors, patience};
 use ekiden_service::status_socket;
-use tokio::sync::watch;
 
+use super::holder::{Held, Holder};
 use super::{PATIENCE, SOCKETS, TEXT_MOST, ensure_same_user};
 
 /// How often it looks for others.
 const LOOK: Duration = Duration::from_millis(5);
 /// How many others it answers at a time.
 const ASKERS_MOST: usize = 8;
-
-/// Whose a listening socket is that is to be closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
-    /// Of this process.
-    Here,
-    /// Of this process until another takes it, which is about to.
-    Asked,
-    /// Of this process, while another waits for the address, which cannot have the sockets: its settings differ.
-    Wanted,
-    /// Of the process that comes after it as well, which does not accept yet. Nor does this one.
-    Lent,
-    /// Of the process that comes after it as well, which accepts from now on.
-    Passed,
-}
-
-/// Whose the sockets of a listener are, which all of their workers hear.
-#[derive(Debug)]
-pub struct Holder(watch::Sender<Held>);
-
-impl Holder {
-    pub fn here() -> Arc<Self> {
-        Arc::new(Self(watch::Sender::new(Held::Here)))
-    }
-
-    pub fn subscribe(&self) -> watch::Receiver<Held> {
-        self.0.subscribe()
-    }
-
-    /// Changes it if it is `from`. Whether it was.
-    pub fn becomes(&self, from: Held, to: Held) -> bool {
-        self.0.send_if_modified(|held| {
-            let does = *held == from;
-            *held = if does { to } else { *held };
-            does
-        })
-    }
-}
 
 /// The sockets of a listener that another process may have.
 pub struct Offered {
@@ -102,10 +65,8 @@ fn answer_all(listener: &UnixListener, offered: &Arc<Vec<Offered>>) {
         match answered {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(LOOK),
-            Err(error) => {
-                log(&error);
-                sleep(LOOK);
-            }
+            // One that is refused costs no time: strangers may be many.
+            Err(error) => log(&error),
         }
     }
 }
@@ -120,11 +81,29 @@ struct Wish {
     settings: String,
 }
 
+/// An asker, which is read from until a point in time.
+struct Until<'a> {
+    asker: &'a UnixStream,
+    deadline: &'a Cell<Instant>,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.get().saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.asker.set_read_timeout(Some(left))?;
+        self.asker.read(buffer)
+    }
+}
+
 fn answer(mut asker: &UnixStream, offered: &[Offered]) -> io::Result<()> {
     asker.set_nonblocking(false)?;
-    asker.set_read_timeout(Some(PATIENCE))?;
     asker.set_write_timeout(Some(PATIENCE))?;
-    let mut lines = BufReader::new(asker.take(TEXT_MOST as u64)).lines();
+    let deadline = Cell::new(Instant::now() + PATIENCE);
+    let until = Until { asker, deadline: &deadline };
+    let mut lines = BufReader::new(until.take(TEXT_MOST as u64)).lines();
     let mut wishes = Vec::new();
     loop {
         let line = lines.next().ok_or(ErrorKind::UnexpectedEof)??;
@@ -136,9 +115,14 @@ fn answer(mut asker: &UnixStream, offered: &[Offered]) -> io::Result<()> {
     let can_have: Vec<String> = promised.iter().map(|promise| promise.offered.address.to_string()).collect();
     asker.write_all(format!("{}\n", can_have.join(" ")).as_bytes())?;
     // What else the other needs may come as late.
-    asker.set_read_timeout(Some(patience::LONGEST + PATIENCE))?;
+    deadline.set(Instant::now() + patience::LONGEST + PATIENCE);
+    let mut is_first = true;
     for line in lines {
         let line = line?;
+        if std::mem::take(&mut is_first) {
+            // It has all that it needs, and begins.
+            deadline.set(Instant::now() + patience::LONGEST + PATIENCE);
+        }
         if line.is_empty() {
             promised.iter().for_each(Promise::keep);
             return Ok(());
@@ -161,7 +145,7 @@ struct Promise<'a> {
 impl Promise<'_> {
     /// Sends the sockets, or none where another has them.
     fn pass(&mut self, asker: &UnixStream) -> io::Result<()> {
-        self.is_lent = self.offered.lend(asker)?;
+        self.is_lent |= self.offered.lend(asker)?;
         Ok(())
     }
 
@@ -175,7 +159,7 @@ impl Promise<'_> {
 
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
-        self.offered.held.becomes(if self.is_lent { Held::Lent } else { Held::Asked }, Held::Here);
+        self.offered.held.forget(if self.is_lent { Held::Lent } else { Held::Asked });
     }
 }
 
@@ -184,14 +168,15 @@ impl Offered {
         self.sockets.iter().any(|socket| socket.strong_count() > 0)
     }
 
-    /// Whether another process may still have the sockets.
-    pub fn may_be_had(&self) -> bool {
-        self.settings.is_some() && *self.held.0.borrow() == Held::Here && self.is_open()
+    /// Whether another process may still have the sockets: for so long after `begun`, or after they came back.
+    pub fn may_be_had(&self, begun: Instant, most: Duration) -> bool {
+        let since = self.held.back_since().unwrap_or(begun);
+        self.settings.is_some() && self.held.held() == Held::Here && self.is_open() && since.elapsed() < most
     }
 
     /// Whether another process is about to take the sockets, or waits until they are closed.
     pub fn is_awaited(&self) -> bool {
-        match *self.held.0.borrow() {
+        match self.held.held() {
             Held::Here | Held::Passed => false,
             Held::Asked | Held::Lent => true,
             Held::Wanted => self.is_open(),
@@ -219,25 +204,17 @@ impl Offered {
     }
 
     fn keep_for_another(&self) -> Option<Promise<'_>> {
-        if self.is_open() {
-            self.held.becomes(Held::Here, Held::Asked);
-        }
-        let is_asked = *self.held.0.borrow() == Held::Asked;
-        is_asked.then_some(Promise { offered: self, is_lent: false })
+        (self.is_open() && self.held.promise()).then(|| Promise { offered: self, is_lent: false })
     }
 
     /// Sends the sockets, or none where another has them. Whether they were sent.
     fn lend(&self, asker: &UnixStream) -> io::Result<bool> {
-        let sockets: Vec<Arc<TcpListener>> = self.sockets.iter().filter_map(Weak::upgrade).collect();
         let mut sent = Ok(());
         // Nobody here closes them meanwhile. They are the other's once they are sent; what fails leaves them here.
-        let is_lent = self.held.0.send_if_modified(|held| {
-            if !matches!(held, Held::Here | Held::Asked) || sockets.is_empty() {
-                return false;
-            }
-            sent = send(asker, &sockets);
-            *held = if sent.is_ok() { Held::Lent } else { *held };
-            sent.is_ok()
+        let is_lent = self.held.lend(|| {
+            let sockets: Vec<Arc<TcpListener>> = self.sockets.iter().filter_map(Weak::upgrade).collect();
+            sent = if sockets.is_empty() { Ok(()) } else { send(asker, &sockets) };
+            !sockets.is_empty() && sent.is_ok()
         });
         sent?;
         if !is_lent {
@@ -280,16 +257,17 @@ mod tests {
         let (first, second) = (offered.promise(&same), offered.promise(&same));
         assert!(first.is_some() && second.is_some());
         drop(first);
-        assert_eq!(*held.borrow(), Held::Here);
+        assert_eq!(*held.borrow(), Held::Asked);
         drop(second);
+        assert_eq!(*held.borrow(), Held::Here);
         assert!(offered.promise(&other).is_none());
         assert_eq!(*held.borrow(), Held::Wanted);
         assert!(offered.promise(&same).is_none() && offered.is_awaited());
-        offered.held.0.send_replace(Held::Passed);
+        assert!(offered.held.becomes(Held::Wanted, Held::Passed));
         assert!(offered.promise(&same).is_none() && offered.promise(&other).is_none());
         assert_eq!(*held.borrow(), Held::Passed);
         // Once it is closed there is nothing to promise.
-        offered.held.0.send_replace(Held::Here);
+        assert!(offered.held.becomes(Held::Passed, Held::Here));
         drop(socket);
         assert!(offered.promise(&same).is_none() && !offered.is_awaited());
     }
@@ -314,6 +292,23 @@ mod tests {
     }
 
     #[test]
+    fn an_asker_has_a_time_for_all_that_it_says() {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        let (ended, has_ended) = std::sync::mpsc::channel::<()>();
+        let answering = thread::spawn(move || {
+            let answered = answer(&here, &[]);
+            drop(ended);
+            answered
+        });
+        // A byte now and then: never a line.
+        while has_ended.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
+            let _ = there.write_all(b"1");
+            sleep(PATIENCE / 10);
+        }
+        assert!(answering.join().unwrap().is_err());
+    }
+
+    #[test]
     fn what_was_lent_comes_back_unless_the_other_has_said_that_it_accepts() {
         let (here, there) = UnixStream::pair().unwrap();
         // More than the kernel passes at once.
@@ -321,6 +316,8 @@ mod tests {
         let held = offered.held.subscribe();
         let same = wish("127.0.0.1:1080", "same");
         let mut promise = offered.promise(&same).unwrap();
+        promise.pass(&here).unwrap();
+        // Asked once more, it has none.
         promise.pass(&here).unwrap();
         assert_eq!(descriptors::receive(&there, 4).unwrap().1.len(), descriptors::MOST);
         let (count, last) = descriptors::receive(&there, 4).unwrap();

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use ekiden_net::{descriptors, steer};
 use ekiden_service::status_socket;
@@ -28,6 +29,8 @@ pub struct Others {
     request: String,
     /// All that there are, by name. `None` for one that has nothing for this process.
     asked: HashMap<String, Option<Other>>,
+    /// Until when an answer is waited for.
+    until: Instant,
     taken: Inherited,
     /// Whether it was said that one of them is of another user.
     has_told: bool,
@@ -56,14 +59,14 @@ impl Inherited {
 
 impl Others {
     /// Those that have sockets for these listeners, or have some in their way.
-    pub fn of<'a>(listeners: impl Iterator<Item = &'a Listener>) -> Self {
+    pub fn of<'a>(listeners: impl Iterator<Item = &'a Listener>, until: Instant) -> Self {
         let mut request = String::new();
         for listener in listeners {
             let settings = settings(listener);
             let _ = writeln!(request, "{} {}", listener.address, settings.as_deref().unwrap_or(NONE));
         }
         request.push('\n');
-        Self { request, asked: HashMap::new(), taken: Inherited::default(), has_told: false }
+        Self { request, asked: HashMap::new(), until, taken: Inherited::default(), has_told: false }
     }
 
     /// Asks those that have come since the last time, and hears what others have answered. Waits for none.
@@ -71,16 +74,20 @@ impl Others {
         let names = status_socket::names(SOCKETS).unwrap_or_default();
         self.asked.retain(|name, _| names.binary_search(name).is_ok());
         for name in names {
-            if !self.asked.contains_key(&name) {
-                let other = Other::ask(&name, &self.request).inspect_err(|error| self.tell(&name, error)).ok();
-                self.asked.insert(name, other);
+            if self.asked.contains_key(&name) {
+                continue;
+            }
+            match Other::ask(&name, &self.request) {
+                // Others ask it at the moment.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                asked => {
+                    let other = asked.inspect_err(|error| self.tell(&name, error)).ok();
+                    self.asked.insert(name, other);
+                }
             }
         }
-        for other in self.asked.values_mut() {
-            if other.as_mut().is_some_and(|other| other.hear().is_err()) {
-                *other = None;
-            }
-        }
+        // One that gives no answer, because others ask it or it has ended, is asked again.
+        self.asked.retain(|_, other| other.as_mut().is_none_or(|other| other.hear().is_ok()));
     }
 
     /// Another user's process may be the one that is to be replaced, or any. It is said once: a stranger may have many.
@@ -101,13 +108,14 @@ impl Others {
     /// Takes all sockets that this process can have.
     ///
     /// # Errors
-    /// If one of the others does not pass what it has promised. What it has passed is kept. `QuotaExceeded` if this process may not have
-    /// as many open files; then some are left open that it cannot use.
+    /// If one of the others does not pass what it has promised. What it has passed is kept, and it is asked again. `QuotaExceeded` if this
+    /// process may not have as many open files; then some are left open that it cannot use.
     pub fn take(&mut self) -> io::Result<()> {
-        for (name, other) in &mut self.asked {
-            if let Some(asked) = other.take() {
-                asked.pass(process(name), &mut self.taken)?;
-            }
+        for (name, asked) in self.asked.extract_if(|_, other| other.is_some()) {
+            let (process, left) = (process(&name), self.until.saturating_duration_since(Instant::now()));
+            let passed = asked.map_or(Ok(()), |asked| asked.pass(process, left.max(PATIENCE), &mut self.taken));
+            passed
+                .map_err(|error| io::Error::new(error.kind(), format!("process {process} has not passed {error}")))?;
         }
         Ok(())
     }
@@ -128,17 +136,17 @@ impl Other {
         let mut socket = status_socket::connect(&format!("{SOCKETS}{name}"))?;
         ensure_same_user(&socket)?;
         let mut other = Self { socket: socket.try_clone()?, answer: Vec::new(), has: Vec::new() };
-        other.waits(true)?;
+        other.wait(PATIENCE)?;
         socket.write_all(request.as_bytes())?;
-        other.waits(false)?;
+        socket.set_nonblocking(true)?;
         Ok(other)
     }
 
-    /// Whether reading and writing wait from now on, for [`PATIENCE`].
-    fn waits(&mut self, does: bool) -> io::Result<()> {
-        self.socket.set_nonblocking(!does)?;
-        self.socket.set_read_timeout(Some(PATIENCE))?;
-        self.socket.set_write_timeout(Some(PATIENCE))
+    /// Reading and writing wait for so long from now on.
+    fn wait(&mut self, most: Duration) -> io::Result<()> {
+        self.socket.set_nonblocking(false)?;
+        self.socket.set_read_timeout(Some(most))?;
+        self.socket.set_write_timeout(Some(most))
     }
 
     fn hear(&mut self) -> io::Result<()> {
@@ -148,6 +156,7 @@ impl Other {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(length) => self.answer.extend(&piece[..length]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
             if self.answer.len() > TEXT_MOST {
@@ -161,29 +170,36 @@ impl Other {
         Ok(())
     }
 
-    fn pass(mut self, process: &str, taken: &mut Inherited) -> io::Result<()> {
-        self.waits(true)?;
-        // It has them back where this process ends before it accepts.
-        taken.from.push(self.socket.try_clone()?);
-        for address in self.has {
+    /// An error says at which address, and why. The other has all of them back then, and shares what has come.
+    fn pass(mut self, process: &str, most: Duration, taken: &mut Inherited) -> io::Result<()> {
+        self.wait(most)?;
+        for address in std::mem::take(&mut self.has) {
             if taken.sockets.contains_key(&address) {
                 continue;
             }
-            self.socket.write_all(format!("{address}\n").as_bytes())?;
-            let sockets = receive(&self.socket)?;
-            let is_right = |socket: &TcpListener| {
-                SockRef::from(socket).is_listener().unwrap_or(false)
-                    && socket.local_addr().is_ok_and(|at| at == address)
-            };
-            if sockets.is_empty() || !sockets.iter().all(is_right) {
-                return Err(io::Error::other(format!("process {process} has not passed the sockets at {address}")));
-            }
+            let sockets = self
+                .take(address)
+                .map_err(|error| io::Error::new(error.kind(), format!("the sockets at {address}: {error}")))?;
             // An error means that there is no filter.
             sockets.iter().for_each(|socket| drop(steer::hear_new(socket)));
             tracing::info!("{address} is taken over from process {process}");
             taken.sockets.insert(address, sockets);
         }
+        // It has them back where this process ends before it accepts.
+        taken.from.push(self.socket);
         Ok(())
+    }
+
+    fn take(&mut self, address: SocketAddr) -> io::Result<Vec<TcpListener>> {
+        self.socket.write_all(format!("{address}\n").as_bytes())?;
+        let sockets = receive(&self.socket)?;
+        let is_right = |socket: &TcpListener| {
+            SockRef::from(socket).is_listener().unwrap_or(false) && socket.local_addr().is_ok_and(|at| at == address)
+        };
+        match !sockets.is_empty() && sockets.iter().all(is_right) {
+            true => Ok(sockets),
+            false => Err(io::Error::other("it has none any more")),
+        }
     }
 }
 

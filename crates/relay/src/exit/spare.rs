@@ -63,9 +63,12 @@ struct Begun {
 
 /// Who takes turns.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Who {
+pub enum Who {
+    /// This node itself.
     Own,
+    /// A client's address, or its site.
     Client(ClientKey),
+    /// Another node.
     Node(Box<str>),
 }
 
@@ -209,6 +212,11 @@ impl LookUp<'_> {
         self.has_begun.store(true, Ordering::Relaxed);
     }
 
+    /// The group that it is for.
+    pub fn group(&self) -> Who {
+        self.asker.places().0
+    }
+
     /// Waits for a turn, which comes with so many descriptors.
     pub async fn turn(&self, descriptors: u32) -> Turn {
         self.has_begun.store(false, Ordering::Relaxed);
@@ -228,6 +236,16 @@ pub struct Turn {
 }
 
 impl Turn {
+    /// The group whose turn it is.
+    pub fn group(&self) -> Who {
+        self.group.clone()
+    }
+
+    /// Whether it has its whole time, however many wait.
+    pub fn is_exempt(&self) -> bool {
+        self.exempt.is_some()
+    }
+
     /// Completes when the turn has taken too long, others wait for theirs, and this one is of those who have most; never if it is
     /// exempt.
     pub async fn is_over(&self) {

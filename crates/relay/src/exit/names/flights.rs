@@ -8,6 +8,7 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use tokio::sync::watch;
 
 use super::cache::Found;
+use crate::exit::spare::{Turn, Who};
 
 /// All names that are waited for. An entry goes when nobody waits and the look-up is over.
 #[derive(Clone, Default)]
@@ -22,8 +23,15 @@ pub(super) struct Flight {
 
 #[derive(Default)]
 struct State {
-    is_under_way: bool,
+    under_way: Option<Run>,
+    /// In whose turn it was given up last, while others waited for theirs.
+    given_up: Option<Who>,
     found: Vec<(RecordType, Found)>,
+}
+
+/// In what turn it is under way.
+struct Run {
+    is_exempt: bool,
 }
 
 impl Flights {
@@ -55,19 +63,31 @@ impl Flight {
         found.unwrap_or(Err(super::Unknown::Timeout))
     }
 
-    /// Until it is under way.
-    pub(super) async fn has_begun(&self) {
-        self.until(|state| state.is_under_way).await;
+    /// Until it is under way, in a turn that is exempt if only such a one counts.
+    pub(super) async fn has_begun(&self, only_exempt: bool) {
+        self.until(|state| state.under_way.as_ref().is_some_and(|run| run.is_exempt || !only_exempt)).await;
     }
 
-    /// Until it is not under way.
-    pub(super) async fn has_ended(&self) {
-        self.until(|state| !state.is_under_way).await;
+    /// Until it is not under way. In whose turn it was given up, if it was.
+    pub(super) async fn has_ended(&self) -> Option<Who> {
+        let mut given_up = None;
+        self.until(|state| {
+            given_up = state.given_up.clone();
+            state.under_way.is_none()
+        })
+        .await;
+        given_up
     }
 
-    /// Begins it. `None` if it is under way.
-    pub(super) fn begin(self: &Arc<Self>) -> Option<UnderWay> {
-        let begins = self.state.send_if_modified(|state| !std::mem::replace(&mut state.is_under_way, true));
+    /// Begins it in this turn. `None` if it is under way.
+    pub(super) fn begin(self: &Arc<Self>, turn: &Turn) -> Option<UnderWay> {
+        let begins = self.state.send_if_modified(|state| {
+            let begins = state.under_way.is_none();
+            if begins {
+                (state.under_way, state.given_up) = (Some(Run { is_exempt: turn.is_exempt() }), None);
+            }
+            begins
+        });
         begins.then(|| UnderWay(self.clone()))
     }
 
@@ -100,6 +120,16 @@ impl UnderWay {
         self.0.state.send_modify(|state| state.found.push((kind, found)));
     }
 
+    /// What is found in one family so far.
+    pub(super) fn found(&self, kind: RecordType) -> Option<Found> {
+        self.0.state.borrow().found.iter().find(|(other, _)| *other == kind).map(|(_, found)| found.clone())
+    }
+
+    /// It ends without an answer. Those of the group whose turn it was are told so; the others who wait begin it anew.
+    pub(super) fn give_up(self, group: Who) {
+        self.0.state.send_modify(|state| state.given_up = Some(group));
+    }
+
     /// It is over: whoever asks from now on begins another one.
     pub(super) fn land(self) {
         self.0.all.lock().remove(&self.0.name);
@@ -108,6 +138,6 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.state.send_modify(|state| state.is_under_way = false);
+        self.0.state.send_modify(|state| state.under_way = None);
     }
 }

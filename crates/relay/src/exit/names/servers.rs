@@ -1,6 +1,5 @@
 //! The name servers of resolv.conf, and which names are asked for.
 
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -135,7 +134,7 @@ impl Servers {
         let said = tokio::select! {
             biased;
             said = families => said,
-            never = async { self.begin_in_turn(&flight, look_up).await } => match never {},
+            () = async { self.begin_in_turn(&flight, look_up).await } => return Err(Unknown::Crowded),
         };
         match said {
             (Ok(()), _) | (_, Ok(())) => Ok(()),
@@ -154,44 +153,65 @@ impl Servers {
         }
     }
 
-    /// Waits for a turn and begins the look-up, unless another does.
-    async fn begin_in_turn(self: &Arc<Self>, flight: &Arc<Flight>, look_up: &LookUp<'_>) -> Infallible {
+    /// Waits for a turn and begins the look-up, unless another does. Completes when it was given up in a turn of this group. If
+    /// it was in another's turn, it is begun anew: from then on no turn counts that may be given up as well, but the own one.
+    async fn begin_in_turn(self: &Arc<Self>, flight: &Arc<Flight>, look_up: &LookUp<'_>) {
+        let group = look_up.group();
+        let mut is_anew = false;
         loop {
-            tokio::select! {
+            let turn = tokio::select! {
                 biased;
-                () = flight.has_begun() => {}
-                turn = look_up.turn(self.descriptors()) => if let Some(flight) = flight.begin() {
+                () = flight.has_begun(is_anew) => None,
+                turn = look_up.turn(self.descriptors()) => Some(turn),
+            };
+            look_up.begin();
+            if let Some(turn) = turn {
+                if turn.is_exempt() {
+                    flight.has_ended().await;
+                }
+                if let Some(flight) = flight.begin(&turn) {
                     tokio::spawn(self.clone().run(flight, turn));
                 }
             }
-            look_up.begin();
-            // If not all is found then, the thread that ran it has ended.
-            flight.has_ended().await;
+            // If it was not given up and not all is found then, the thread that ran it has ended.
+            match flight.has_ended().await {
+                Some(other) if other == group => return,
+                given_up => is_anew |= given_up.is_some(),
+            }
         }
     }
 
     /// Looks a name up, until it is found or the turn is over, whoever still waits for it.
     async fn run(self: Arc<Self>, flight: UnderWay, turn: Turn) {
         let family = async |kind| {
-            let found = match self.known(flight.name(), kind) {
-                Some(found) => found,
-                None => self.look_up(flight.name(), kind, &turn).await,
-            };
-            flight.tell(kind, found);
+            if flight.found(kind).is_none() {
+                let found = match self.known(flight.name(), kind) {
+                    Some(found) => found,
+                    None => self.look_up(flight.name(), kind).await,
+                };
+                flight.tell(kind, found);
+            }
         };
-        tokio::join!(family(RecordType::AAAA), family(RecordType::A));
+        tokio::select! {
+            biased;
+            _ = async { tokio::join!(family(RecordType::AAAA), family(RecordType::A)) } => {}
+            () = turn.is_over() => {
+                let families = [RecordType::AAAA, RecordType::A];
+                if !families.iter().any(|kind| flight.found(*kind).is_some_and(|found| found.is_ok())) {
+                    return flight.give_up(turn.group());
+                }
+                // The addresses of one family do.
+                families.iter().for_each(|kind| flight.tell(*kind, Err(Unknown::Crowded)));
+            }
+        }
         flight.land();
     }
 }
 
 impl Servers {
-    /// The addresses of a name in one family, as the servers say while it is their turn to be asked.
-    async fn look_up(&self, name: &Name, kind: RecordType, turn: &Turn) -> Found {
-        let answer = tokio::select! {
-            biased;
-            answer = self.ask_all(name, kind) => answer,
-            () = turn.is_over() => Unknown::Crowded.into(),
-        };
+    /// The addresses of a name in one family, as the servers say.
+    async fn look_up(&self, name: &Name, kind: RecordType) -> Found {
+        let answer = self.ask_all(name, kind).await;
         let found = answer.found.clone();
         self.answers.put(name, kind, answer);
         found

@@ -105,6 +105,38 @@ fn a_name_that_another_wants_too_does_not_wait_for_the_others_turn() {
     assert_eq!(order, ["n0", "n1", "n2", "shared", "n3", "n4", "n5"]);
 }
 
+#[test]
+fn whoever_has_most_does_not_make_the_look_ups_of_others_fail() {
+    let gate = Arc::new(Mutex::new(()));
+    let of_one = ["n0", "n1", "n2", "n3"].map(|name| format!("{name}.example"));
+    let mut says: Vec<_> = of_one.iter().map(|name| (name.as_str(), Says::Nothing)).collect();
+    says.push(("shared.example", Says::Held(gate.clone(), vec![V4])));
+    let server = Server::new(&says);
+    let names = server.names_within(10 * PATIENCE, &[], "");
+    // Four turns, of which two are exempt: one of each client.
+    let spare = Spare::new(8);
+    let held = gate.lock().unwrap();
+    runtime().block_on(async {
+        let ask = |client, name: &str| tokio::spawn(asking((&names, &spare), client, name));
+        let is_asked = async |host: &str| {
+            while server.asked.try_iter().all(|(name, _)| name.trim_end_matches('.') != host) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        ask(1, &of_one[0]);
+        is_asked(&of_one[0]).await;
+        let of_most = ask(1, "shared.example");
+        is_asked("shared.example").await;
+        let of_other = ask(2, "shared.example");
+        of_one[1..].iter().for_each(|name| drop(ask(1, name)));
+        let of_most = timeout(PATIENCE, of_most).await.expect("it is given up");
+        assert_eq!(of_most.unwrap(), Err(Unknown::Crowded));
+        drop(held);
+        let of_other = timeout(PATIENCE, of_other).await.expect("it is begun anew");
+        assert_eq!(of_other.unwrap(), Ok(vec![V4]));
+    });
+}
+
 /// Asks for so many names from as many clients, until each is found.
 fn insist(names: &Resolver, spare: &Spare, hosts: &[String]) {
     runtime().block_on(async {

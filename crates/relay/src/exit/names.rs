@@ -113,8 +113,8 @@ impl Resolver {
     /// name for which `wanted` was called.
     ///
     /// What is known waits for nothing. For a name that is being looked up for another, `look_up` waits for that; to ask a name
-    /// server, for its turn. Asking goes on when nobody waits for it any longer, and is given up when it has taken long while
-    /// others wait for turns.
+    /// server, for its turn. Asking goes on when nobody waits for it any longer, as long as nobody wants its descriptors. It is
+    /// given up when it has taken long while others wait for turns.
     ///
     /// # Errors
     /// No address was found.

@@ -5,7 +5,6 @@
 //! Look-ups that wait take turns by whoever asks: the nodes and the sites of clients, and within each its clients' addresses.
 
 use std::collections::HashMap;
-use std::future::pending;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +12,7 @@ use std::time::Duration;
 
 use ekiden_net::socket;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, oneshot};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use crate::access::fair_queue::FairQueue;
 use crate::access::quota::ClientKey;
@@ -29,10 +28,15 @@ const MOST: usize = 4096;
 ///
 /// One look-up of each group is exempt, as long as these have at most half of the descriptors: without that, no name that takes
 /// longer would be found while many wait, and no name server would have its whole timeout.
+///
+/// A look-up that nobody waits for is not exempt, and ends without this timeout as soon as descriptors are wanted.
 const WHILE_OTHERS_WAIT: Duration = Duration::from_secs(1);
 
-/// How often a look-up that takes longer checks whether any wait.
+/// How often a look-up checks whether its descriptors are wanted.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// For this time after one descriptor was wanted and none was free, look-ups that nobody waits for end.
+const AFTER_NONE: Duration = Duration::from_secs(1);
 
 /// Descriptors that may still be opened. One for all threads, and its clones are the same.
 #[derive(Debug, Clone)]
@@ -51,6 +55,8 @@ struct Waiting {
     queue: FairQueue<Who, oneshot::Sender<()>>,
     /// The groups that have look-ups that have begun.
     begun: HashMap<Who, Begun>,
+    /// When [`Spare::one`] last found none.
+    found_none: Option<Instant>,
 }
 
 /// The look-ups of a group that have begun.
@@ -59,6 +65,18 @@ struct Begun {
     count: usize,
     /// Whether one of them is exempt from the timeout.
     has_exempt: bool,
+}
+
+impl Begun {
+    /// The exemption of one that has so many descriptors, unless another one has it or all may not have more.
+    fn exempt(&mut self, all: &Arc<Semaphore>, descriptors: u32) -> Option<OwnedSemaphorePermit> {
+        if self.has_exempt {
+            return None;
+        }
+        let exempt = all.clone().try_acquire_many_owned(descriptors).ok();
+        self.has_exempt = exempt.is_some();
+        exempt
+    }
 }
 
 /// Who takes turns.
@@ -112,7 +130,11 @@ impl Spare {
 
     /// Reserves one descriptor. `None` if all are in use.
     pub fn one(&self) -> Option<Counted<'_>> {
-        self.free.try_acquire().ok()
+        let counted = self.free.try_acquire().ok();
+        if counted.is_none() {
+            self.lock().found_none = Some(Instant::now());
+        }
+        counted
     }
 
     /// A look-up for `asker`, without a turn yet.
@@ -151,13 +173,16 @@ impl Spare {
         let mut waiting = self.lock();
         let begun = waiting.begun.entry(group.clone()).or_default();
         begun.count += 1;
-        let exempt = match begun.has_exempt {
-            true => None,
-            false => self.exempt.clone().try_acquire_many_owned(descriptors).ok(),
-        };
-        begun.has_exempt |= exempt.is_some();
+        let exempt = begun.exempt(&self.exempt, descriptors);
         drop(waiting);
-        Turn { spare: self.clone(), group, since: Instant::now(), exempt, _counted: counted }
+        let begun_exempt = exempt.is_some();
+        Turn { spare: self.clone(), group, since: Instant::now(), descriptors, begun_exempt, exempt, _counted: counted }
+    }
+
+    /// Whether others wait, or have just found no descriptor.
+    fn is_wanted(&self) -> bool {
+        let waiting = self.lock();
+        waiting.has_head || waiting.found_none.is_some_and(|when| when.elapsed() < AFTER_NONE)
     }
 
     /// Whether others wait and no group has begun more look-ups than this one.
@@ -230,6 +255,9 @@ pub struct Turn {
     spare: Spare,
     group: Who,
     since: Instant,
+    descriptors: u32,
+    /// Whether it was exempt when it began.
+    begun_exempt: bool,
     /// `None`: the timeout holds for it.
     exempt: Option<OwnedSemaphorePermit>,
     _counted: Option<OwnedSemaphorePermit>,
@@ -246,16 +274,36 @@ impl Turn {
         self.exempt.is_some()
     }
 
-    /// Completes when the turn has taken too long, others wait for theirs, and this one is of those who have most; never if it is
-    /// exempt.
-    pub async fn is_over(&self) {
-        if self.exempt.is_some() {
-            return pending().await;
-        }
-        sleep_until(self.since + WHILE_OTHERS_WAIT).await;
-        while !self.spare.is_wanted_of(&self.group) {
+    /// Completes when the turn gives way to others, with whether anyone still waited for the look-up, as `is_waited_for` says.
+    pub async fn is_over(&mut self, is_waited_for: impl Fn() -> bool) -> bool {
+        loop {
             sleep(CHECK_INTERVAL).await;
+            let is_waited_for = is_waited_for();
+            if self.gives_way(is_waited_for) {
+                return is_waited_for;
+            }
         }
+    }
+
+    /// Whether others want its descriptors and it has no more right to them. If anyone waits for the look-up, that is when it
+    /// has taken too long and is of those who have most, but never while it is exempt. If nobody does, it is not exempt until
+    /// someone does again.
+    fn gives_way(&mut self, is_waited_for: bool) -> bool {
+        let is_exempt = is_waited_for && self.begun_exempt;
+        if is_exempt != self.exempt.is_some() {
+            let mut waiting = self.spare.lock();
+            if let Some(begun) = waiting.begun.get_mut(&self.group) {
+                if is_exempt {
+                    self.exempt = begun.exempt(&self.spare.exempt, self.descriptors);
+                } else {
+                    (self.exempt, begun.has_exempt) = (None, false);
+                }
+            }
+        }
+        if !is_waited_for {
+            return self.spare.is_wanted();
+        }
+        self.exempt.is_none() && self.since.elapsed() >= WHILE_OTHERS_WAIT && self.spare.is_wanted_of(&self.group)
     }
 }
 

@@ -125,9 +125,16 @@ impl UnderWay {
         self.0.state.borrow().found.iter().find(|(other, _)| *other == kind).map(|(_, found)| found.clone())
     }
 
-    /// It ends without an answer. Those of the group whose turn it was are told so; the others who wait begin it anew.
-    pub(super) fn give_up(self, group: Who) {
-        self.0.state.send_modify(|state| state.given_up = Some(group));
+    /// Whether anyone waits for it.
+    pub(super) fn is_waited_for(&self) -> bool {
+        // This has one of those.
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// It ends without an answer. Those of `group`, whose turn it was, are told so; the others who wait begin it anew. `None`:
+    /// nobody waited, and whoever does by now begins it anew.
+    pub(super) fn give_up(self, group: Option<Who>) {
+        self.0.state.send_modify(|state| state.given_up = group);
     }
 
     /// It is over: whoever asks from now on begins another one.

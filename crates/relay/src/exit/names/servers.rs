@@ -181,8 +181,8 @@ impl Servers {
         }
     }
 
-    /// Looks a name up, until it is found or the turn is over, whoever still waits for it.
-    async fn run(self: Arc<Self>, flight: UnderWay, turn: Turn) {
+    /// Looks a name up, until it is found or the turn is over. It goes on while nobody waits for it, if nobody wants the descriptors.
+    async fn run(self: Arc<Self>, flight: UnderWay, mut turn: Turn) {
         let family = async |kind| {
             if flight.found(kind).is_none() {
                 let found = match self.known(flight.name(), kind) {
@@ -195,10 +195,10 @@ impl Servers {
         tokio::select! {
             biased;
             _ = async { tokio::join!(family(RecordType::AAAA), family(RecordType::A)) } => {}
-            () = turn.is_over() => {
+            is_waited_for = turn.is_over(|| flight.is_waited_for()) => {
                 let families = [RecordType::AAAA, RecordType::A];
                 if !families.iter().any(|kind| flight.found(*kind).is_some_and(|found| found.is_ok())) {
-                    return flight.give_up(turn.group());
+                    return flight.give_up(is_waited_for.then(|| turn.group()));
                 }
                 // The addresses of one family do.
                 families.iter().for_each(|kind| flight.tell(*kind, Err(Unknown::Crowded)));

@@ -143,3 +143,26 @@ fn one_of_each_group_has_its_whole_time_and_all_of_these_at_most_half() {
     asking.enter("a3", client("192.0.2.1"));
     assert_eq!(exempt(&asking), ["b1", "c1", "d1", "a3"], "the next one of its group");
 }
+
+#[test]
+fn one_that_nobody_waits_for_is_not_exempt_and_gives_way_to_all() {
+    let spare = Spare::new(4 * DESCRIPTORS as usize);
+    let mut asking = Asking::new(&spare);
+    asking.enter("a1", client("192.0.2.1"));
+    let (_, mut first) = asking.begun.remove(0);
+    assert!(first.is_exempt() && !first.gives_way(false) && !first.is_exempt(), "nobody wants its descriptors");
+    assert!(!first.gives_way(true) && first.is_exempt(), "someone waits for it again");
+    assert!(!first.gives_way(false));
+    asking.enter("a2", client("192.0.2.1"));
+    assert!(asking.begun[0].1.is_exempt());
+    assert!(!first.gives_way(true) && !first.is_exempt(), "another one of its group is");
+    for name in ["a3", "a4", "a5"] {
+        asking.enter(name, client("192.0.2.1"));
+    }
+    assert_eq!(asking.waiting.len(), 1);
+    assert!(first.gives_way(false));
+    asking.waiting.clear();
+    assert!(!first.gives_way(false));
+    // It does for a second.
+    assert!((0..10).any(|_| spare.one().is_none() && first.gives_way(false)));
+}

@@ -137,6 +137,36 @@ fn whoever_has_most_does_not_make_the_look_ups_of_others_fail() {
     });
 }
 
+#[test]
+fn a_look_up_that_nobody_waits_for_gives_way() {
+    let found = Says::Addresses(600, vec![V4]);
+    let server = Server::new(&[("a.example", Says::Nothing), ("b.example", Says::Nothing), ("known.example", found)]);
+    let names = server.names_within(10 * PATIENCE, &[], "");
+    // Two turns, of which one is exempt.
+    let spare = Spare::new(4);
+    let _others = [spare.one().unwrap(), spare.one().unwrap()];
+    let leaves = async |host: &str| {
+        let left = tokio::spawn(asking((&names, &spare), 1, host));
+        while server.asked.try_iter().all(|(name, _)| name.trim_end_matches('.') != host) {
+            sleep(Duration::from_millis(10)).await;
+        }
+        left.abort();
+        assert!(left.await.unwrap_err().is_cancelled());
+    };
+    runtime().block_on(async {
+        leaves("a.example").await;
+        let one = async {
+            while spare.one().is_none() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, one).await.expect("a descriptor for a connection");
+        leaves("b.example").await;
+        let found = timeout(PATIENCE, asking((&names, &spare), 2, "known.example"));
+        assert_eq!(found.await.expect("descriptors for a look-up"), Ok(vec![V4]));
+    });
+}
+
 /// Asks for so many names from as many clients, until each is found.
 fn insist(names: &Resolver, spare: &Spare, hosts: &[String]) {
     runtime().block_on(async {

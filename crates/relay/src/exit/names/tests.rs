@@ -157,11 +157,27 @@ fn both(name: &str) -> Vec<(String, RecordType)> {
     vec![(format!("{name}."), RecordType::A), (format!("{name}."), RecordType::AAAA)]
 }
 
-/// How many sockets are connected to these ports.
+/// Until no socket is connected to these ports: a look-up that is over closes its own a moment later.
+fn await_closed(ports: &[u16]) {
+    let begun = Instant::now();
+    while sockets_to(ports) > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "sockets stay open");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// How many sockets of this process are connected to these ports. Those of others may be connected to the same numbers.
 fn sockets_to(ports: &[u16]) -> usize {
+    let of_descriptor = |entry: io::Result<std::fs::DirEntry>| {
+        let link = std::fs::read_link(entry.ok()?.path()).ok()?;
+        Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+    };
+    let own: Vec<String> = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(of_descriptor).collect();
     let is_one = |line: &str| {
-        let peer = line.split_whitespace().nth(2).and_then(|peer| peer.rsplit_once(':'));
-        peer.is_some_and(|(_, port)| u16::from_str_radix(port, 16).is_ok_and(|port| ports.contains(&port)))
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let peer = fields.get(2).and_then(|peer| peer.rsplit_once(':'));
+        let is_to = peer.is_some_and(|(_, port)| u16::from_str_radix(port, 16).is_ok_and(|port| ports.contains(&port)));
+        is_to && fields.get(9).is_some_and(|inode| own.iter().any(|own| own == inode))
     };
     let files = ["/proc/self/net/udp", "/proc/self/net/tcp"].map(|file| std::fs::read_to_string(file).unwrap());
     files.iter().flat_map(|file| file.lines()).filter(|line| is_one(line)).count()

@@ -51,24 +51,30 @@ fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 fn answer_all(listener: &UnixListener, offered: &Arc<Vec<Offered>>) {
     let askers = Arc::new(());
     while offered.iter().any(Offered::is_open) {
-        let answered = listener.accept().and_then(|(asker, _)| {
-            ensure_same_user(&asker)?;
-            if Arc::strong_count(&askers) > ASKERS_MOST {
-                return Err(io::Error::other("others ask already"));
-            }
-            let (offered, counted) = (offered.clone(), askers.clone());
-            start(move || {
-                answer(&asker, &offered).unwrap_or_else(|error| log(&error));
-                drop(counted);
-            })
-        });
-        match answered {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(LOOK),
+        match listener.accept() {
             // One that is refused costs no time: strangers may be many.
-            Err(error) => log(&error),
+            Ok((asker, _)) => begin_to_answer(asker, offered, &askers).unwrap_or_else(|error| log(&error)),
+            Err(error) => {
+                if error.kind() != ErrorKind::WouldBlock {
+                    log(&error);
+                }
+                sleep(LOOK);
+            }
         }
     }
+}
+
+/// Answers on a thread of its own.
+fn begin_to_answer(asker: UnixStream, offered: &Arc<Vec<Offered>>, askers: &Arc<()>) -> io::Result<()> {
+    ensure_same_user(&asker)?;
+    if Arc::strong_count(askers) > ASKERS_MOST {
+        return Err(io::Error::other("others ask already"));
+    }
+    let (offered, counted) = (offered.clone(), askers.clone());
+    start(move || {
+        answer(&asker, &offered).unwrap_or_else(|error| log(&error));
+        drop(counted);
+    })
 }
 
 fn log(error: &io::Error) {

@@ -150,7 +150,7 @@ impl Acceptor {
         }
         let mut others = held.subscribe();
         loop {
-            let was = *others.borrow_and_update();
+            let was = others.borrow_and_update().held;
             // Keeps a node that stops until this worker has closed its socket, too: others may be sooner.
             let _under_way = (was == Held::Wanted).then(|| self.node.begin());
             let ending = async {

@@ -263,15 +263,15 @@ mod tests {
         let (first, second) = (offered.promise(&same), offered.promise(&same));
         assert!(first.is_some() && second.is_some());
         drop(first);
-        assert_eq!(*held.borrow(), Held::Asked);
+        assert_eq!(held.borrow().held, Held::Asked);
         drop(second);
-        assert_eq!(*held.borrow(), Held::Here);
+        assert_eq!(held.borrow().held, Held::Here);
         assert!(offered.promise(&other).is_none());
-        assert_eq!(*held.borrow(), Held::Wanted);
+        assert_eq!(held.borrow().held, Held::Wanted);
         assert!(offered.promise(&same).is_none() && offered.is_awaited());
         assert!(offered.held.becomes(Held::Wanted, Held::Passed));
         assert!(offered.promise(&same).is_none() && offered.promise(&other).is_none());
-        assert_eq!(*held.borrow(), Held::Passed);
+        assert_eq!(held.borrow().held, Held::Passed);
         // Once it is closed there is nothing to promise.
         assert!(offered.held.becomes(Held::Passed, Held::Here));
         drop(socket);
@@ -288,7 +288,7 @@ mod tests {
         ] {
             let (offered, _open) = offered(1);
             assert!(offered.promise(&wish(address, "same")).is_none());
-            assert_eq!(*offered.held.subscribe().borrow(), held, "{address}");
+            assert_eq!(offered.held.held(), held, "{address}");
         }
         // Both are wanted.
         let (offered, _open) = offered(1);
@@ -328,14 +328,14 @@ mod tests {
         assert_eq!(descriptors::receive(&there, 4).unwrap().1.len(), descriptors::MOST);
         let (count, last) = descriptors::receive(&there, 4).unwrap();
         assert_eq!((count, last.len()), ((sockets.len() as u32).to_be_bytes().to_vec(), 1));
-        assert!(*held.borrow() == Held::Lent && offered.is_awaited());
+        assert!(held.borrow().held == Held::Lent && offered.is_awaited());
         assert!(offered.promise(&same).is_none());
         drop(promise);
-        assert_eq!(*held.borrow(), Held::Here);
+        assert_eq!(held.borrow().held, Held::Here);
         let mut promise = offered.promise(&same).unwrap();
         promise.pass(&here).unwrap();
         promise.keep();
         drop(promise);
-        assert_eq!(*held.borrow(), Held::Passed);
+        assert_eq!(held.borrow().held, Held::Passed);
     }
 }

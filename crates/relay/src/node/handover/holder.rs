@@ -1,8 +1,7 @@
 //! Whose the sockets of a listener are, of a process that stops.
 
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Once};
 use std::time::Instant;
 
 use ekiden_net::steer;
@@ -25,57 +24,73 @@ pub enum Held {
 
 /// Whose the sockets of a listener are, which all of their workers hear.
 #[derive(Debug)]
-pub struct Holder {
-    held: watch::Sender<Held>,
-    /// How many are promised the sockets. As the two below, it changes together with `held`.
-    promised: AtomicUsize,
+pub struct Holder(watch::Sender<State>);
+
+#[derive(Debug)]
+pub struct State {
+    pub held: Held,
+    /// How many are promised the sockets.
+    promised: usize,
     /// Whether another process has, or had, the sockets. What it hears by them is its own from then on.
-    was_lent: AtomicBool,
-    /// Since when they are this process's again.
-    back: Mutex<Option<Instant>>,
+    was_lent: bool,
+    /// Since when they are this process's again, if they were promised.
+    back: Option<Instant>,
 }
 
 impl Holder {
     pub fn here() -> Arc<Self> {
-        let (held, promised, was_lent) = (watch::Sender::new(Held::Here), AtomicUsize::new(0), AtomicBool::new(false));
-        Arc::new(Self { held, promised, was_lent, back: Mutex::default() })
+        Arc::new(Self(watch::Sender::new(State { held: Held::Here, promised: 0, was_lent: false, back: None })))
     }
 
-    pub fn subscribe(&self) -> watch::Receiver<Held> {
-        self.held.subscribe()
+    pub fn subscribe(&self) -> watch::Receiver<State> {
+        self.0.subscribe()
     }
 
     /// Whose they are.
     pub fn held(&self) -> Held {
-        *self.held.borrow()
+        self.0.borrow().held
+    }
+
+    /// Since when they are this process's again, if they were promised.
+    pub fn back_since(&self) -> Option<Instant> {
+        self.0.borrow().back
+    }
+
+    /// Changes the state, before anyone else can. The workers hear of it if it is another's then.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut result = None;
+        self.0.send_if_modified(|state| {
+            let before = state.held;
+            result = Some(change(state));
+            state.held != before
+        });
+        result.expect("it was called")
     }
 
     /// Changes it if it is `from`. Whether it was.
     pub fn becomes(&self, from: Held, to: Held) -> bool {
-        self.held.send_if_modified(|held| {
-            let does = *held == from;
-            *held = if does { to } else { *held };
+        self.change(|state| {
+            let does = state.held == from;
+            state.held = if does { to } else { state.held };
             does
         })
     }
 
     /// Does this unless another process is promised the sockets or has them, and before one can be. Whether it was done.
     pub fn while_here(&self, work: impl FnOnce()) -> bool {
-        let mut is_here = false;
-        self.held.send_if_modified(|held| {
-            is_here = matches!(held, Held::Here | Held::Wanted);
+        self.change(|state| {
+            let is_here = state.is_here();
             if is_here {
                 work();
             }
-            false
-        });
-        is_here
+            is_here
+        })
     }
 
-    /// Lets no connection begin on `socket` from now on, where no other process has it or is promised it.
+    /// Lets no connection begin on `socket` from now on, where no other process has it, had it or is promised it.
     pub fn ignore_new(&self, socket: &TcpListener) {
-        self.while_here(|| {
-            if !self.was_lent.load(Ordering::Relaxed) {
+        self.change(|state| {
+            if state.is_here() && !state.was_lent {
                 ignore_new(socket);
             }
         });
@@ -83,45 +98,44 @@ impl Holder {
 
     /// Promises them to one more, if this process still has them.
     pub fn promise(&self) -> bool {
-        let mut is_promised = false;
-        self.held.send_if_modified(|held| {
-            is_promised = matches!(held, Held::Here | Held::Asked);
-            self.promised.fetch_add(usize::from(is_promised), Ordering::Relaxed);
-            is_promised && std::mem::replace(held, Held::Asked) != Held::Asked
-        });
-        is_promised
+        self.change(|state| {
+            let is_promised = matches!(state.held, Held::Here | Held::Asked);
+            if is_promised {
+                (state.held, state.promised) = (Held::Asked, state.promised + 1);
+            }
+            is_promised
+        })
     }
 
     /// Gives them to one who was promised them, if `sends` does. Whether it did.
     pub fn lend(&self, sends: impl FnOnce() -> bool) -> bool {
-        self.held.send_if_modified(|held| {
-            if *held != Held::Asked {
+        self.change(|state| {
+            if state.held != Held::Asked {
                 return false;
             }
             // Some may be there although sending failed.
-            self.was_lent.store(true, Ordering::Relaxed);
+            state.was_lent = true;
             let is_lent = sends();
-            *held = if is_lent { Held::Lent } else { *held };
+            state.held = if is_lent { Held::Lent } else { state.held };
             is_lent
         })
     }
 
-    /// Since when they are this process's again, if they were promised.
-    pub fn back_since(&self) -> Option<Instant> {
-        *self.back.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// One who was promised them has gone, or has them for good. `has` is what they were while it had them.
     pub fn forget(&self, has: Held) {
-        self.held.send_if_modified(|held| {
-            let others = self.promised.fetch_sub(1, Ordering::Relaxed) - 1;
-            let is_back = *held == has && (has == Held::Lent || others == 0);
-            if is_back {
-                *held = if others > 0 { Held::Asked } else { Held::Here };
-                *self.back.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        self.change(|state| {
+            state.promised -= 1;
+            if state.held == has && (has == Held::Lent || state.promised == 0) {
+                state.held = if state.promised > 0 { Held::Asked } else { Held::Here };
+                state.back = Some(Instant::now());
             }
-            is_back
         });
+    }
+}
+
+impl State {
+    fn is_here(&self) -> bool {
+        matches!(self.held, Held::Here | Held::Wanted)
     }
 }
 

@@ -17,6 +17,7 @@ const BARE: &[(&str, usize, &str)] = &[
     ("monitor/src/service.rs", 6, "as often as its own schedule measures"),
     ("registry/src/keeper.rs", 3, "once at the start or at the end, and of its own settings"),
     ("relay/src/exit/names/files.rs", 5, "when a file of this system has changed"),
+    ("relay/src/exit/names/server.rs", 1, "for each of at most three name servers, once in 30 s"),
     ("relay/src/host/congestion.rs", 2, "at the start and at a reload"),
     ("relay/src/host/rules/install.rs", 2, "at the end and at a reload"),
     ("relay/src/node/accept.rs", 1, "once for each socket of a listener"),

@@ -5,7 +5,6 @@
 //! kernel spreads connections by hash, which is uneven when they are few: see [`accept`].
 
 use std::collections::HashMap;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 use ekiden_bpf::Registration;
 use ekiden_net::patience;
 use ekiden_net::privileges::keep_only;
-use ekiden_net::socket::{self, SocketError};
+use ekiden_net::socket;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
@@ -145,15 +144,21 @@ impl Relay {
         Ok(membership::check(config)?)
     }
 
-    /// The listeners whose address is not one of this host's now, each as a sentence. That another program has an address may be a node
-    /// that this one is to replace.
+    /// The listeners whose address a node could not have now, each as a sentence. What another node has that runs here is none of these: this
+    /// one may be to replace it.
     pub fn missing_addresses(config: &Config) -> Vec<String> {
-        let missing = config.listeners.iter().filter_map(|(name, listener)| {
+        let refused = config.listeners.iter().filter_map(|(name, listener)| {
             let refused = socket::ensure_free(listener.address, listener.only_v6).err()?;
-            let is_missing = matches!(&refused, SocketError::Bind { source, .. } if source.kind() == io::ErrorKind::AddrNotAvailable);
-            is_missing.then(|| format!("[listen.{name}]: a node would wait {:?} for its address, and end: {refused}", patience::LONGEST))
+            Some((name, listener.address, refused))
         });
-        missing.collect()
+        let others = refused.filter(|(_, address, _)| status::holder(*address).is_none());
+        let told = others.map(|(name, _, error)| match error.may_pass() {
+            true => {
+                format!("[listen.{name}]: a node would wait {:?} for its address, and end: {error}", patience::LONGEST)
+            }
+            false => format!("[listen.{name}]: a node of this user would end: {error}"),
+        });
+        told.collect()
     }
 
     /// Takes a new configuration: listeners, peers, routes, users and limits. Running streams go on. If a new

@@ -31,6 +31,7 @@ use crate::shared::late::LatePlace;
 use crate::shared::{Current, InFlightGuard, Node, Permit};
 use crate::stream::{Duplex, Expiry, Observed, Side};
 use failed::Asked;
+use mixed::Protocol;
 
 /// A stream's connections when it has ended.
 type Late = closing::Late<Connection, Free>;
@@ -108,9 +109,9 @@ async fn prepare(
         }
         ListenerKind::Transparent { .. } => transparent::prepare(node, &listener, stream, caller).await,
         ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, current, stream, caller)).await,
-        ListenerKind::Mixed { .. } => match mixed::socks_version(node, &stream).await? {
-            Some(version) => socks::prepare(node, &listener, current, version, stream, caller).await,
-            None => Box::pin(http::prepare(node, listener, current, stream, caller)).await,
+        ListenerKind::Mixed { .. } => match mixed::protocol(node, &stream).await? {
+            Protocol::Socks(version) => socks::prepare(node, &listener, current, version, stream, caller).await,
+            Protocol::Http => Box::pin(http::prepare(node, listener, current, stream, caller)).await,
         },
     }?;
     // Boxed: the future of a running stream would otherwise reserve room for it twice.

@@ -1,5 +1,6 @@
 //! The configuration: what is refused, where and why; what is shown.
 
+use crate::common::process::Process;
 use crate::common::*;
 use ekiden_relay::{Config, ListenerKind, Pattern, Relay, Rules, sections};
 
@@ -11,19 +12,23 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn addresses_that_this_host_does_not_have_are_told() {
+fn addresses_that_a_node_could_not_have_are_told() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let missing = |address: &str| {
         let text = format!("[listen.x]\nkind = \"forward\"\naddress = \"{address}\"\nto = \"host:80\"\nopen = true\n");
         Relay::missing_addresses(&config(&text)).concat()
     };
-    // An address of documentation (RFC 5737). Of one that is taken nothing is said: its node may be the one to replace.
+    // An address of documentation (RFC 5737).
     let told = missing("192.0.2.1:7000");
     assert!(
         told.starts_with("[listen.x]: ") && told.contains("192.0.2.1:7000: Cannot assign requested address"),
         "{told}"
     );
-    assert_eq!(missing(&taken.local_addr().unwrap().to_string()), "");
+    let told = missing(&taken.local_addr().unwrap().to_string());
+    assert!(told.contains("would wait 5s") && told.contains("`ss -ltnp"), "{told}");
+    // A node that runs may be the one to replace.
+    let node = Process::start("check", "[listen.x]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n");
+    assert_eq!(missing(&node.addresses[0].to_string()), "");
 }
 
 #[test]
@@ -99,7 +104,8 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[tcp]\nsend_buffer = \"1B\"".into(), 2, "tcp.send_buffer = 1B: a buffer must be from 4KiB to 1GiB"),
         ("[tcp]\nkeepalive = \"999ms\"".into(), 2, "tcp.keepalive must be from 1s to 9h"),
         ("[tcp]\nuser_timeout = \"25h\"".into(), 2, "tcp.user_timeout must be from 1s to 24h"),
-        (listen("socks4", "127.0.0.1:1", ""), 3, "unknown variant `socks4`"),
+        (listen("socks4", "127.0.0.1:1", ""), 3, "`mixed` takes SOCKS4 and 4a"),
+        (listen("socks5", "127.0.0.1", ""), 4, "needs a port from 1 to 65535, as in 127.0.0.1:80"),
         (listen("socks5", "localhost:1", ""), 4, "not an address and port"),
         (listen("socks5", "0.0.0.0:1", ""), 4, "open = true"),
         (listen("http", "[::]:1", ""), 4, "open = true"),
@@ -122,6 +128,11 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("http", "127.0.0.1:1", "users = { \"a:b\" = \"c\" }"), 5, "without ':'"),
         (listen("http", "127.0.0.1:1", "users = { a = \"secret\" }"), 5, "'ekiden password' makes it"),
         (listen("http", "127.0.0.1:1", "") + "[listen.y]\nkind = \"http\"\naddress = \"127.0.0.1:1\"", 8, "already"),
+        (
+            listen("http", "127.0.0.1:1", "") + "[listen.y]\nkind = \"http\"\naddress = \"0.0.0.0:1\"\nopen = true",
+            8,
+            "[listen.x] has 127.0.0.1:1, and one of both is for all addresses",
+        ),
         (listen("transparent", "0.0.0.0:1", "interfaces = [\"a\"]"), 4, "127.0.0.1:PORT"),
         (listen("transparent", "127.0.0.2:1", "interfaces = [\"a\"]"), 4, "127.0.0.1:PORT"),
         (listen("transparent", "[::1]:0", "interfaces = [\"a\"]"), 4, "[::1]:PORT"),

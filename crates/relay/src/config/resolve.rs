@@ -1,11 +1,11 @@
 //! Turns the file as it is written into a checked configuration. Ranges and defaults are in `raw.rs` and `limits.rs`.
 
+mod addresses;
 mod classes;
 mod loops;
 mod overlay;
 mod transparent;
 
-use std::net::SocketAddr;
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -56,6 +56,9 @@ fn explained(_: &toml::de::Error, explained: String) -> String {
         [("near", "--near"), ("region", "--region"), ("at", "--at"), ("price", "--price"), ("relays", "--no-relay")]
             .into_iter()
             .find(|(key, _)| explained.starts_with(&format!("unknown field `{key}` in overlay.etcd,")));
+    if explained.contains(".kind: unknown variant `socks4") {
+        return explained.replace("did you mean `socks5`?", "`mixed` takes SOCKS4 and 4a");
+    }
     match flag {
         Some((_, flag)) => format!("{explained}; the operator says that of a node: `ekiden overlay admit {flag}`"),
         None => explained,
@@ -100,14 +103,12 @@ impl Resolver<'_> {
                 return Err(self.error(Some(name.span()), message));
             }
             let listener = self.listener(name.get_ref(), raw, &tcp, &peers, own.as_ref(), &classes)?;
-            let same = |other: &Listener| other.address == listener.address && listener.address.port() != 0;
-            if listeners.values().any(same) {
-                let message = format!("another listener already has the address {}", listener.address);
+            if let Some(message) = addresses::clash(&listener, listeners.values()) {
                 return Err(self.error(Some(raw.get_ref().address.span()), message));
             }
             listeners.insert(name.get_ref().clone(), listener);
         }
-        leave_ipv4(&mut listeners);
+        addresses::leave_ipv4(&mut listeners);
         let overlay = match &raw.overlay {
             Some(section) => {
                 let own = Own { name: &name, key: own.as_ref(), tcp: &tcp };
@@ -295,8 +296,9 @@ impl Resolver<'_> {
 
     /// Checks user names and hashes. The names must suit both SOCKS5 (RFC 1929 §2) and HTTP (RFC 7617 §2).
     fn users(&self, users: &Spanned<Users>) -> Result<Users> {
-        if !users.get_ref().keys().all(|name| (1..=255).contains(&name.len()) && !name.contains(':')) {
-            let message = "user names (without ':') must have 1 to 255 bytes".into();
+        let is_wrong = |name: &&String| !(1..=255).contains(&name.len()) || name.contains(':');
+        if let Some(name) = users.get_ref().keys().find(is_wrong) {
+            let message = format!("'{name}' cannot be a user's name: it must have 1 to 255 bytes, without ':'");
             return Err(self.error(Some(users.span()), message));
         }
         for (name, hash) in users.get_ref() {
@@ -473,13 +475,4 @@ impl Resolver<'_> {
 /// The value of a key, if it is there.
 fn given<T: Clone>(raw: &Option<Spanned<T>>) -> Option<T> {
     raw.as_ref().map(|raw| raw.get_ref().clone())
-}
-
-/// Listeners on `[::]` take IPv4 too, unless another listener has an IPv4 address with the same port.
-fn leave_ipv4(listeners: &mut IndexMap<String, Listener>) {
-    let v4 = listeners.values().map(|listener| listener.address).filter(SocketAddr::is_ipv4);
-    let ports: Vec<u16> = v4.map(|address| address.port()).filter(|&port| port != 0).collect();
-    for listener in listeners.values_mut() {
-        listener.only_v6 = ports.contains(&listener.address.port());
-    }
 }

@@ -168,7 +168,7 @@ impl Pattern {
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "'{text}' is not a destination: use a network (10.0.0.0/8), an address, a domain (.example.jp), a name or *, with or without :port"
+                "'{text}' is not a destination: use a network (10.0.0.0/8), an address, a domain (.example.jp), a name or *, with or without :port ([2001:db8::/32]:80)"
             )
         };
         // An IPv6 address whose last number may be a port: it would refuse, or allow, another host than was meant.

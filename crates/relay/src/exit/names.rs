@@ -73,7 +73,7 @@ pub enum Unknown {
     #[error("was not answered for by a name server in time")]
     Timeout,
     /// No name server of resolv.conf can be reached.
-    #[error("cannot be asked for: no name server in resolv.conf can be reached")]
+    #[error("cannot be asked for: no name server of resolv.conf can be reached (127.0.0.1, if it names none)")]
     Unreachable,
     /// The look-up has not begun in time: others had the file descriptors.
     #[error("was not asked for in time: other look-ups had all descriptors that this node keeps for them")]

@@ -1,9 +1,11 @@
 //! What a running node tells its operator: what it has, for whom, and how near it is to its limits.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ekiden_net::socket::overlap;
 use ekiden_service::status::{StatusError, Whose, ask as ask_status};
 use ekiden_service::status_socket;
 use ekiden_transport::budget;
@@ -31,7 +33,7 @@ pub struct Running {
     pub pid: u32,
     /// For how many seconds it has run.
     pub running_s: u64,
-    /// Whether it accepts nothing more, and ends with its last stream.
+    /// Whether it was told to stop: it accepts for a second more, or until another process has its listeners, and ends with its last stream.
     pub is_draining: bool,
     /// Where connections are accepted.
     pub listeners: Vec<ListenerStatus>,
@@ -130,6 +132,14 @@ pub fn processes() -> Vec<u32> {
     names.iter().filter_map(|pid| pid.parse().ok()).collect()
 }
 
+/// The process of the node that listens there, if it runs here and answers.
+pub fn holder(address: SocketAddr) -> Option<u32> {
+    let has = |node: &Running| {
+        node.listeners.iter().filter_map(|listener| listener.address.parse().ok()).any(|other| overlap(other, address))
+    };
+    processes().into_iter().filter_map(|process| ask(process).ok()).find(has).map(|node| node.pid)
+}
+
 /// Asks the node of this process.
 ///
 /// # Errors
@@ -153,7 +163,7 @@ fn of(node: &Node, listeners: &Mutex<Vec<ListenerStatus>>) -> Running {
             false => listeners.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         },
         streams: node.busy() as u64,
-        peers: node.pool.status(|name| node.builds.of(name)),
+        peers: node.pool.status(|name| node.builds.of(name), |name| node.lines.is_troubled(name)),
         nodes: sorted(node.node_streams.open(), |owner| node.builds.of(owner)),
         users: sorted(node.users.open(), |_| None),
         clients: clients.len() as u64,

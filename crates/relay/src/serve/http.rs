@@ -27,7 +27,7 @@ use super::login::{self, Login};
 use super::timeouts::{LINGER, end_first, left};
 use super::{Stream, class_of, user_quota};
 use crate::access::logins::Crowded;
-use crate::access::quota::QuotaGuard;
+use crate::access::quota::{ClientKey, QuotaGuard};
 use crate::config::{Config, Limits, Listener, ListenerKind, Reply};
 use crate::overlay::Arrival;
 use crate::peer::Early;
@@ -424,6 +424,10 @@ impl Client<'_> {
 
     /// Sends the client an error, and ends the connection.
     async fn refuse(self, status: u16, text: &str, is_head: bool) {
+        if status == 400 {
+            let (from, key) = (self.caller.address(), ClientKey::from(self.caller.address().ip()));
+            self.node.lines.info("malformed", key, format_args!("http: {from} is refused: {text}"));
+        }
         let mut message = status_message(status, text);
         if is_head {
             message.truncate(message.len() - text.len() - 1);

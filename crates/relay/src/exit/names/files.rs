@@ -187,7 +187,7 @@ fn content<T: Default>(file: &Path, before: Option<&Content<T>>, parse: impl FnO
             let failure = error.to_string();
             let was_read = before.is_some_and(|before| before.was_read);
             if before_failure != Some(&failure) {
-                let then = if was_read { "what it said before counts" } else { "it counts as empty" };
+                let then = if was_read { "what it said before counts" } else { "nothing of it counts" };
                 tracing::warn!("{}: {failure}: {then}", file.display());
             }
             let value = before.map(|before| before.value.clone()).unwrap_or_default();

@@ -114,6 +114,11 @@ pub enum SocketError {
 }
 
 impl SocketError {
+    /// Whether another process has the address.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::Bind { source, .. } if source.kind() == io::ErrorKind::AddrInUse)
+    }
+
     /// Whether an address may be had later: another process has it, which may be about to end, or it is not this host's. It may
     /// be about to come then, as at boot, or be checked for duplicates (RFC 4862 §5.4).
     pub fn may_pass(&self) -> bool {

@@ -24,6 +24,7 @@ use crate::shared::{Node, Worker};
 pub use error::StartError;
 use handover::{Inherited, Offered};
 use listening::{Bound, CloseReason, Closing, Sockets};
+use status::Holders;
 use trim::Trimmer;
 
 mod accept;
@@ -151,7 +152,9 @@ impl Relay {
             let refused = socket::ensure_free(listener.address, listener.only_v6).err()?;
             Some((name, listener.address, refused))
         });
-        let others = refused.filter(|(_, address, _)| status::holder(*address).is_none());
+        let refused: Vec<_> = refused.collect();
+        let holders = if refused.is_empty() { Holders::default() } else { Holders::ask() };
+        let others = refused.iter().filter(|(_, address, _)| holders.of(*address).is_none());
         let told = others.map(|(name, _, error)| match error.may_pass() {
             true => {
                 format!("[listen.{name}]: a node would wait {:?} for its address, and end: {error}", patience::LONGEST)

@@ -17,7 +17,7 @@ use crate::config::route::Pattern;
 use crate::config::{Config, Listener};
 use crate::node::handover::{Inherited, Others};
 use crate::node::membership::Membership;
-use crate::node::status::{self, Answers};
+use crate::node::status::Answers;
 use crate::node::{Relay, StartError};
 use crate::shared::ABOUT_TO_ASK;
 
@@ -124,7 +124,7 @@ fn await_addresses(config: &Config, until: StdInstant) -> Result<Inherited, Star
                     return Err((name, error));
                 }
                 if waited_for.insert(name) {
-                    say_waited_for(name, listener.address, &error);
+                    say_waited_for(name, &error);
                 }
                 missing = missing.or(Some((name, error)));
             }
@@ -146,13 +146,13 @@ fn await_addresses(config: &Config, until: StdInstant) -> Result<Inherited, Star
     }
 }
 
-fn say_waited_for(listener: &str, address: SocketAddr, error: &SocketError) {
+fn say_waited_for(listener: &str, error: &SocketError) {
     let most = patience::LONGEST;
-    match status::holder(address) {
-        Some(process) => tracing::info!(
-            "[listen.{listener}] is waited for, {most:?} at most: process {process} of ekiden has {address}; tell it to stop"
+    match error.is_in_use() {
+        true => tracing::info!(
+            "[listen.{listener}] is waited for, {most:?} at most: {error}; a node is told to stop by SIGTERM"
         ),
-        None => tracing::warn!("[listen.{listener}] is waited for, {most:?} at most: {error}"),
+        false => tracing::warn!("[listen.{listener}] is waited for, {most:?} at most: {error}"),
     }
 }
 

@@ -132,12 +132,25 @@ pub fn processes() -> Vec<u32> {
     names.iter().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// The process of the node that listens there, if it runs here and answers.
-pub fn holder(address: SocketAddr) -> Option<u32> {
-    let has = |node: &Running| {
-        node.listeners.iter().filter_map(|listener| listener.address.parse().ok()).any(|other| overlap(other, address))
-    };
-    processes().into_iter().filter_map(|process| ask(process).ok()).find(has).map(|node| node.pid)
+/// Where the nodes of this network namespace listen, and their processes.
+#[derive(Default)]
+pub struct Holders(Vec<(SocketAddr, u32)>);
+
+impl Holders {
+    /// Asks all nodes. One that is stopped is waited for.
+    pub fn ask() -> Self {
+        let running = processes().into_iter().filter_map(|process| ask(process).ok());
+        let address = |listener: &ListenerStatus| listener.address.parse().ok();
+        let of = |node: Running| {
+            node.listeners.iter().filter_map(address).map(|address| (address, node.pid)).collect::<Vec<_>>()
+        };
+        Self(running.flat_map(of).collect())
+    }
+
+    /// The process of a node that is in the way of a listener there.
+    pub fn of(&self, address: SocketAddr) -> Option<u32> {
+        self.0.iter().find(|(other, _)| overlap(*other, address)).map(|(_, process)| *process)
+    }
 }
 
 /// Asks the node of this process.

@@ -1,5 +1,7 @@
 //! The configuration: what is refused, where and why; what is shown.
 
+use std::os::unix::fs::PermissionsExt;
+
 use crate::common::*;
 use ekiden_relay::{Config, ListenerKind, Pattern, Relay, Rules, sections};
 
@@ -108,6 +110,16 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("forward", "127.0.0.1:1", "to = \"a\""), 5, "port"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nvia = [\"p\"]"), 6, "no [peer.p]"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nusers = { a = \"b\" }"), 6, "has no 'users'"),
+        (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nusers_file = \"u\""), 6, "has no 'users_file'"),
+        (listen("http", "127.0.0.1:1", "users_file = \"none.txt\""), 5, "none.txt: cannot be read: No such file"),
+        (listen("http", "127.0.0.1:1", "users_file = \"key.pem\""), 5, "is a private key (PEM), not a list of users"),
+        (
+            listen("http", "127.0.0.1:1", "users_file = \"key.pem\"\nusers = {}"),
+            6,
+            "either users or users_file, not both",
+        ),
+        ("[[route]]\nto = [\"*:1\", \"@none.txt\"]\naction = \"refuse\"".into(), 2, "none.txt: cannot be read"),
+        ("[exit]\nallow = [\"@\"]".into(), 2, "cannot be read: it is a directory"),
         (listen("socks5", "127.0.0.1:1", "to = \"a:1\""), 5, "has no 'to'"),
         (listen("socks5", "127.0.0.1:1", "proxy_protocol = \"v2\""), 5, "has no 'proxy_protocol'"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nproxy_protocol = \"v3\""), 6, "unknown variant `v3`"),
@@ -220,6 +232,30 @@ fn what_is_shown_is_a_configuration_without_secrets() {
 }
 
 #[test]
+fn files_of_users_and_destinations_are_shown_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        path.display().to_string()
+    };
+    let users = file("users \\\"x", &format!("alice:{}\n", hash_of_secret()));
+    let list = file("list", ".example.org\n10.0.0.0/8:80\n");
+    let shown = config(&format!(
+        "[listen.web]\nkind = \"mixed\"\naddress = \"0.0.0.0:8080\"\nusers_file = {users:?}\n\
+         [class.web]\nusers = [\"whoever comes\"]\n\
+         [[route]]\nto = [\"*:25\", \"@{list}\"]\naction = \"refuse\"\n[exit]\nallow = [\"@{list}\"]\n"
+    ))
+    .to_string();
+    for part in [&format!("to = [\"*:25\", \"@{list}\"]"), &format!("allow = [\"@{list}\"]")] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    assert!(shown.contains("users_file = '") && !shown.contains("argon2"), "{shown}");
+    assert_eq!(config(&shown).to_string(), shown);
+}
+
+#[test]
 fn names_that_need_quotes_are_shown_so_that_they_can_be_read() {
     let users = format!("users = {{ \"d\\u0007e\\u0301 \\\"f\\\"\" = \"{}\" }}", hash_of_secret());
     let shown =
@@ -228,6 +264,7 @@ fn names_that_need_quotes_are_shown_so_that_they_can_be_read() {
     assert_eq!(again.to_string(), shown);
     assert!(again.listeners.contains_key("a 'b\"c"), "{shown}");
     let ListenerKind::Http { users } = &again.listeners[0].kind else { panic!("{shown}") };
+    let users = users.as_ref().unwrap().current();
     assert_eq!(users.keys().collect::<Vec<_>>(), ["d\u{7}e\u{301} \"f\""]);
 }
 

@@ -28,6 +28,10 @@ pub enum FileKind {
     Path,
     /// The last known members of an overlay.
     Members,
+    /// The users of a listener, with the hashes of their passwords.
+    Users,
+    /// Destinations for routes and exits.
+    Destinations,
     /// A file of the system's, such as /etc/hosts.
     System,
 }
@@ -101,8 +105,10 @@ impl FileKind {
             Self::Record => 4 << 30,
             // 1,000 members of 16 KiB at most.
             Self::Members => 32 << 20,
-            // Lists of a million names that lead nowhere are in use as hosts files.
-            Self::System => 64 << 20,
+            // 100,000 users with the longest names.
+            Self::Users => 64 << 20,
+            // Lists of a million names that lead nowhere are in use, also as hosts files.
+            Self::System | Self::Destinations => 64 << 20,
         }
     }
 
@@ -116,6 +122,8 @@ impl FileKind {
             Self::Record => "a record",
             Self::Path => "what is known of a path",
             Self::Members => "a list of members",
+            Self::Users => "a list of users",
+            Self::Destinations => "a list of destinations",
             Self::System => "a file of the system",
         }
     }

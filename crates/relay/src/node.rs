@@ -30,6 +30,7 @@ use trim::Trimmer;
 mod accept;
 mod buffers;
 mod error;
+mod followed;
 mod handover;
 mod listening;
 mod membership;
@@ -110,6 +111,7 @@ impl Relay {
         relay.workers[0].handle.spawn(warm::keep(relay.node.clone()));
         relay.workers[0].handle.spawn(overlay::keep(relay.node.clone()));
         relay.workers[0].handle.spawn(sharing::keep(relay.node.clone()));
+        relay.workers[0].handle.spawn(followed::keep(relay.node.clone()));
         Ok(relay)
     }
 

@@ -1,5 +1,7 @@
 //! The configuration: what is refused, where and why; what is shown.
 
+use std::os::unix::fs::PermissionsExt;
+
 use crate::common::process::Process;
 use crate::common::*;
 use ekiden_relay::{Config, ListenerKind, Pattern, Relay, Rules, sections};
@@ -47,6 +49,12 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[limits]\nidle = \"25h\"".into(), 2, "limits.idle must be from 1ms to 24h"),
         ("[limits]\nhttp_head_size = \"2GiB\"".into(), 2, "limits.http_head_size"),
         ("[limits]\nmemory = \"1KiB\"".into(), 2, "limits.memory must be from 1MiB to 1TiB"),
+        (
+            "[limits]\nclient_bit_rate = \"1kbit/s\"".into(),
+            2,
+            "limits.client_bit_rate must be from 16kbit/s to 1Tbit/s",
+        ),
+        ("[limits]\nuser_bit_rate = \"10\"".into(), 2, "needs one of the units"),
         ("[limits]\nclient_connections = 0".into(), 2, "limits.client_connections must be from 1 to 1000000"),
         ("[limits]\nconnections = -1".into(), 2, "limits.connections must be from 1 to 1000000"),
         ("threads = -1".into(), 1, "threads must be from 1 to 256"),
@@ -114,6 +122,16 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("forward", "127.0.0.1:1", "to = \"a\""), 5, "port"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nvia = [\"p\"]"), 6, "no [peer.p]"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nusers = { a = \"b\" }"), 6, "has no 'users'"),
+        (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nusers_file = \"u\""), 6, "has no 'users_file'"),
+        (listen("http", "127.0.0.1:1", "users_file = \"none.txt\""), 5, "none.txt: cannot be read: No such file"),
+        (listen("http", "127.0.0.1:1", "users_file = \"key.pem\""), 5, "is a private key (PEM), not a list of users"),
+        (
+            listen("http", "127.0.0.1:1", "users_file = \"key.pem\"\nusers = {}"),
+            6,
+            "either users or users_file, not both",
+        ),
+        ("[[route]]\nto = [\"*:1\", \"@none.txt\"]\naction = \"refuse\"".into(), 2, "none.txt: cannot be read"),
+        ("[exit]\nallow = [\"@\"]".into(), 2, "cannot be read: it is a directory"),
         (listen("socks5", "127.0.0.1:1", "to = \"a:1\""), 5, "has no 'to'"),
         (listen("socks5", "127.0.0.1:1", "proxy_protocol = \"v2\""), 5, "has no 'proxy_protocol'"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nproxy_protocol = \"v3\""), 6, "unknown variant `v3`"),
@@ -195,7 +213,7 @@ fn what_is_shown_is_a_configuration_without_secrets() {
     let (key, hash) = (fingerprint("key"), hash_of_secret());
     let text = format!(
         "name = \"island\"\nkey_file = \"key.pem\"\n[tcp]\nsend_buffer = \"4MiB\"\ncongestion = \"reno\"\ncongestion_fallback = \"cubic\"\nuser_timeout = \"90s\"\n\
-        [limits]\nlifetime = \"12h\"\n[congestion.hstcp]\nhigh_p = 2e-7\n[congestion.bic]\ns_max = 16\n\
+        [limits]\nlifetime = \"12h\"\nuser_bit_rate = \"1.5Mbit/s\"\n[congestion.hstcp]\nhigh_p = 2e-7\n[congestion.bic]\ns_max = 16\n\
         [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\nusers = {{ alice = \"{hash}\" }}\n\
         [listen.ssh]\nkind = \"forward\"\naddress = \"0.0.0.0:22\"\nto = \"a:22\"\nvia = [\"osaka\", \"tokyo\"]\nopen = true\n\
         [listen.leg]\nkind = \"leg\"\naddress = \"[::]:7000\"\ntcp = {{ receive_buffer = \"1MiB\" }}\n\
@@ -226,8 +244,33 @@ fn what_is_shown_is_a_configuration_without_secrets() {
     assert!(shown.contains("connections = 16384") && shown.contains("handshake = \"10s\""), "{shown}");
     assert!(shown.contains("reply = \"connected\"") && shown.contains("reply = \"early\""), "{shown}");
     assert!(shown.contains("congestion_fallback = \"cubic\"") && shown.contains("high_p = 2e-7"), "{shown}");
+    assert!(shown.contains("user_bit_rate = ") && !shown.contains("client_bit_rate"), "{shown}");
     assert!(shown.contains("user_timeout = \"90s\"") && shown.contains("keepalive = \"60s\""), "{shown}");
     assert_eq!(config(&shown.replace("***", hash_of_secret())).to_string(), shown);
+}
+
+#[test]
+fn files_of_users_and_destinations_are_shown_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        path.display().to_string()
+    };
+    let users = file("users \\\"x", &format!("alice:{}\n", hash_of_secret()));
+    let list = file("list", ".example.org\n10.0.0.0/8:80\n");
+    let shown = config(&format!(
+        "[listen.web]\nkind = \"mixed\"\naddress = \"0.0.0.0:8080\"\nusers_file = {users:?}\n\
+         [class.web]\nusers = [\"whoever comes\"]\n\
+         [[route]]\nto = [\"*:25\", \"@{list}\"]\naction = \"refuse\"\n[exit]\nallow = [\"@{list}\"]\n"
+    ))
+    .to_string();
+    for part in [&format!("to = [\"*:25\", \"@{list}\"]"), &format!("allow = [\"@{list}\"]")] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    assert!(shown.contains("users_file = '") && !shown.contains("argon2"), "{shown}");
+    assert_eq!(config(&shown).to_string(), shown);
 }
 
 #[test]
@@ -239,6 +282,7 @@ fn names_that_need_quotes_are_shown_so_that_they_can_be_read() {
     assert_eq!(again.to_string(), shown);
     assert!(again.listeners.contains_key("a 'b\"c"), "{shown}");
     let ListenerKind::Http { users } = &again.listeners[0].kind else { panic!("{shown}") };
+    let users = users.as_ref().unwrap().current();
     assert_eq!(users.keys().collect::<Vec<_>>(), ["d\u{7}e\u{301} \"f\""]);
 }
 

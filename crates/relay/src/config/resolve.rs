@@ -2,6 +2,7 @@
 
 mod addresses;
 mod classes;
+mod files;
 mod loops;
 mod overlay;
 mod transparent;
@@ -29,19 +30,19 @@ use super::raw::{
     USER_TIMEOUTS,
 };
 use super::{Config, ConfigError, Congestion, Limits, Listener, ListenerKind, OwnNode, Peer, Reply, Tcp};
-use crate::access::logins::{Users, validate_hash};
-use crate::config::route::{Pattern, Route, Routes, Way};
+use crate::config::route::{Route, Routes, Way};
 use ekiden_config::{Count, Quantity, Source, range};
+use files::ReadFiles;
 use overlay::Own;
 pub(super) use overlay::check_members;
 
 pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
-    let source = Resolver(Source { text, file });
+    let source = Resolver::of(text, file);
     source.config(source.read_explained(explained)?)
 }
 
 pub(super) fn own(text: &str, file: &Path) -> Result<OwnNode, ConfigError> {
-    let source = Resolver(Source { text, file });
+    let source = Resolver::of(text, file);
     let raw: Raw = source.read_explained(explained)?;
     raw.name.as_ref().map(|name| source.node_name(name)).transpose()?;
     let own = raw.key_file.as_ref().map(|file| source.identity(file)).transpose()?;
@@ -66,13 +67,23 @@ fn explained(_: &toml::de::Error, explained: String) -> String {
 }
 
 /// What is written in a file, on its way to a configuration.
-struct Resolver<'a>(Source<'a>);
+struct Resolver<'a> {
+    source: Source<'a>,
+    /// The files that it names. One that is named twice is one.
+    read: ReadFiles,
+}
+
+impl<'a> Resolver<'a> {
+    fn of(text: &'a str, file: &'a Path) -> Self {
+        Self { source: Source { text, file }, read: ReadFiles::default() }
+    }
+}
 
 impl<'a> Deref for Resolver<'a> {
     type Target = Source<'a>;
 
     fn deref(&self) -> &Source<'a> {
-        &self.0
+        &self.source
     }
 }
 
@@ -194,6 +205,9 @@ impl Resolver<'_> {
             (_, _, Some(via)) if raw.kind != RawKind::Forward => return Err(misplaced("via", via.span())),
             _ => {}
         }
+        if let Some(file) = raw.users_file.as_ref().filter(|_| !fronts_users) {
+            return Err(misplaced("users_file", file.span()));
+        }
         match (&raw.proxy_protocol, &raw.proxy_protocol_from) {
             (Some(out), _) if raw.kind != RawKind::Forward => return Err(misplaced("proxy_protocol", out.span())),
             (_, Some(from)) if raw.kind == RawKind::Leg => {
@@ -220,8 +234,8 @@ impl Resolver<'_> {
             return Err(misplaced("class", class.span()));
         }
         let class = raw.class.as_ref().map(|class| self.class_name(class, classes)).transpose()?;
-        let users = raw.users.as_ref().map(|users| self.users(users)).transpose()?.unwrap_or_default();
-        let guarded = matches!(raw.kind, RawKind::Leg | RawKind::Transparent) || !users.is_empty();
+        let users = self.users(raw)?;
+        let guarded = matches!(raw.kind, RawKind::Leg | RawKind::Transparent) || users.is_some();
         if !address.ip().is_loopback() && !guarded && !raw.open() {
             let users = if fronts_users { "give it users, or " } else { "" };
             let message = format!(
@@ -294,20 +308,6 @@ impl Resolver<'_> {
         }
     }
 
-    /// Checks user names and hashes. The names must suit both SOCKS5 (RFC 1929 §2) and HTTP (RFC 7617 §2).
-    fn users(&self, users: &Spanned<Users>) -> Result<Users> {
-        let is_wrong = |name: &&String| !(1..=255).contains(&name.len()) || name.contains(':');
-        if let Some(name) = users.get_ref().keys().find(is_wrong) {
-            let message = format!("'{name}' cannot be a user's name: it must have 1 to 255 bytes, without ':'");
-            return Err(self.error(Some(users.span()), message));
-        }
-        for (name, hash) in users.get_ref() {
-            let refused = |why| self.error(Some(users.span()), format!("the password of '{name}' {why}"));
-            validate_hash(hash).map_err(refused)?;
-        }
-        Ok(users.get_ref().clone())
-    }
-
     fn route(
         &self,
         spanned: &Spanned<RawRoute>,
@@ -317,8 +317,8 @@ impl Resolver<'_> {
         own_name: &str,
     ) -> Result<Route> {
         let raw = spanned.get_ref();
-        let patterns = self.patterns(&raw.to)?;
-        if patterns.is_empty() {
+        let to = self.destinations(&raw.to)?;
+        if to.is_empty() {
             return Err(self.error(Some(spanned.span()), "a route needs at least one destination in 'to'".into()));
         }
         if !matches!(raw.via.as_ref().map(Spanned::get_ref), Some(RawVia::Auto)) {
@@ -346,14 +346,7 @@ impl Resolver<'_> {
                 return Err(self.error(Some(spanned.span()), message));
             }
         };
-        Ok(Route { patterns, way, class })
-    }
-
-    fn patterns(&self, texts: &[Spanned<String>]) -> Result<Vec<Pattern>> {
-        let pattern = |text: &Spanned<String>| {
-            Pattern::parse(text.get_ref()).map_err(|message| self.error(Some(text.span()), message))
-        };
-        texts.iter().map(pattern).collect()
+        Ok(Route { to, way, class })
     }
 
     fn chain(

@@ -13,7 +13,7 @@ use ekiden_units::Time;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep};
 
-use crate::config::route::Pattern;
+use crate::config::pattern::Pattern;
 use crate::config::{Config, Listener};
 use crate::node::handover::{Inherited, Others};
 use crate::node::membership::Membership;

@@ -190,7 +190,9 @@ async fn request(
                 // A login that passed under an earlier configuration does not count: the client must connect again.
                 node.settled().await;
                 let takes_it = version.is_taken_by(&current.borrow().kind);
-                if current.has_changed().is_err() || !takes_it || login::users(&current.borrow()) != users {
+                let now = login::users(&current.borrow());
+                let holds = login::still_holds(users.as_deref(), now.as_deref(), name.as_deref());
+                if current.has_changed().is_err() || !takes_it || !holds {
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
                 let user = match &name {

@@ -29,7 +29,7 @@ use crate::overlay::Sides;
 use crate::reach::{Free, Upstream};
 use crate::shared::late::LatePlace;
 use crate::shared::{Current, InFlightGuard, Node, Permit};
-use crate::stream::{Duplex, Expiry, Gate, Observed, Pace, Paces, Side};
+use crate::stream::{Duplex, Expiry, Observed, Side};
 use failed::Asked;
 use mixed::Protocol;
 
@@ -59,7 +59,7 @@ pub fn connection(
     let prepared = Box::pin(prepare(permit, current, stream, from));
     async move {
         let Some((permit, stream)) = prepared.await else { return };
-        stream.run(&permit).await;
+        stream.run(permit.node()).await;
     }
 }
 
@@ -108,10 +108,10 @@ async fn prepare(
             socks::prepare(node, &listener, current, socks::Version::Five, stream, caller).await
         }
         ListenerKind::Transparent { .. } => transparent::prepare(node, &listener, stream, caller).await,
-        ListenerKind::Http { .. } => Box::pin(http::prepare(&permit, listener, current, stream, caller)).await,
+        ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, current, stream, caller)).await,
         ListenerKind::Mixed { .. } => match mixed::protocol(node, &stream).await? {
             Protocol::Socks(version) => socks::prepare(node, &listener, current, version, stream, caller).await,
-            Protocol::Http => Box::pin(http::prepare(&permit, listener, current, stream, caller)).await,
+            Protocol::Http => Box::pin(http::prepare(node, listener, current, stream, caller)).await,
         },
     }?;
     // Boxed: the future of a running stream would otherwise reserve room for it twice.
@@ -140,21 +140,20 @@ impl Stream {
         self
     }
 
-    async fn run(self: Box<Self>, permit: &Permit) {
+    async fn run(self: Box<Self>, node: &Arc<Node>) {
         let Self { client, upstream, first, busy, asked, user } = *self;
-        let legs = upstream
-            .leg()
-            .map(|leg| Box::new(Sides { on: [None, Some(leg)], arrival: upstream.arrival(permit.node(), true) }));
+        let legs =
+            upstream.leg().map(|leg| Box::new(Sides { on: [None, Some(leg)], arrival: upstream.arrival(node, true) }));
         // Nothing of it may stay behind: a running stream would keep room for all of it.
         let Upstream { side, peer, taken, turn, made, .. } = upstream;
         drop(taken);
-        let duplex = paced(permit, user.as_deref()).limit(Duplex::new(client, side, &first));
-        let mut expiry = Expiry::new(&permit.node().config().limits);
+        let duplex = Duplex::new(client, side, &first);
+        let mut expiry = Expiry::new(&node.config().limits);
         drop(first);
-        let late = match duplex.run(&mut expiry, Observed::new(&permit.node().overlay, legs)).await {
-            Ok(finished) => Late::of(finished, Free { node: permit.node().clone(), peer, made }),
+        let late = match duplex.run(&mut expiry, Observed::new(&node.overlay, legs)).await {
+            Ok(finished) => Late::of(finished, Free { node: node.clone(), peer, made }),
             Err(broken) => {
-                asked.log_broken(permit.node(), peer.as_deref(), &broken);
+                asked.log_broken(node, peer.as_deref(), &broken);
                 None
             }
         };
@@ -162,8 +161,8 @@ impl Stream {
         drop(turn);
         // Boxed before it is waited for: a running stream keeps no room for it.
         let delivering = late.map(|late| {
-            let places = Places { node: permit.node().clone(), from: asked.from.ip().into(), busy };
-            Box::pin(late.deliver((&permit.node().config().limits).into(), expiry, places))
+            let places = Places { node: node.clone(), from: asked.from.ip().into(), busy };
+            Box::pin(late.deliver((&node.config().limits).into(), expiry, places))
         });
         if let Some(delivering) = delivering {
             delivering.await;
@@ -199,40 +198,6 @@ impl LeftBehind for Places {
 /// The service class of the streams of a client: that of its user, or of its listener.
 fn class_of<'a>(config: &'a Config, listener: &'a Listener, user: Option<&str>) -> Option<&'a str> {
     user.and_then(|user| config.classes.of_user(user)).or(listener.class.as_deref())
-}
-
-/// What limits how fast a client's streams move bytes.
-#[derive(Debug, Default, Clone)]
-struct Paced {
-    client: Option<Arc<Paces>>,
-    user: Option<Arc<Paces>>,
-}
-
-impl Paced {
-    /// For what comes from the client, and for what goes to it.
-    fn gates(&self) -> [Option<Gate>; 2] {
-        [self.gate(|paces| &paces.up), self.gate(|paces| &paces.down)]
-    }
-
-    /// The same stream, with these limits.
-    fn limit(&self, stream: Duplex) -> Duplex {
-        if self.client.is_none() && self.user.is_none() { stream } else { stream.behind(self.gates()) }
-    }
-
-    fn gate(&self, of: impl Fn(&Paces) -> &Arc<Pace>) -> Option<Gate> {
-        Gate::of([&self.client, &self.user].into_iter().flatten().map(|paces| of(paces)))
-    }
-}
-
-/// What limits a stream of this connection's client, and of its user.
-fn paced(permit: &Permit, user: Option<&QuotaGuard<String>>) -> Paced {
-    Paced { client: permit.paces(), user: user_paces(permit.node(), user) }
-}
-
-/// How fast a user's streams may move bytes, if that is limited.
-fn user_paces(node: &Node, user: Option<&QuotaGuard<String>>) -> Option<Arc<Paces>> {
-    let rate = node.config().limits.user_bit_rate?;
-    user.map(|user| user.paces(rate))
 }
 
 /// Counts one more connection of `user`, if it may have one.

@@ -9,7 +9,6 @@ pub use ekiden_stream::closing;
 pub use ekiden_stream::duplex::Broken;
 pub use ekiden_stream::expiry::{self, Expiry};
 pub use ekiden_stream::framing::Framing;
-pub use ekiden_stream::pace::{Gate, Pace, Paces};
 pub use ekiden_stream::pump::PumpError;
 pub use observed::Observed;
 

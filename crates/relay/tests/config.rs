@@ -49,12 +49,6 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[limits]\nidle = \"25h\"".into(), 2, "limits.idle must be from 1ms to 24h"),
         ("[limits]\nhttp_head_size = \"2GiB\"".into(), 2, "limits.http_head_size"),
         ("[limits]\nmemory = \"1KiB\"".into(), 2, "limits.memory must be from 1MiB to 1TiB"),
-        (
-            "[limits]\nclient_bit_rate = \"1kbit/s\"".into(),
-            2,
-            "limits.client_bit_rate must be from 16kbit/s to 1Tbit/s",
-        ),
-        ("[limits]\nuser_bit_rate = \"10\"".into(), 2, "needs one of the units"),
         ("[limits]\nclient_connections = 0".into(), 2, "limits.client_connections must be from 1 to 1000000"),
         ("[limits]\nconnections = -1".into(), 2, "limits.connections must be from 1 to 1000000"),
         ("threads = -1".into(), 1, "threads must be from 1 to 256"),
@@ -213,7 +207,7 @@ fn what_is_shown_is_a_configuration_without_secrets() {
     let (key, hash) = (fingerprint("key"), hash_of_secret());
     let text = format!(
         "name = \"island\"\nkey_file = \"key.pem\"\n[tcp]\nsend_buffer = \"4MiB\"\ncongestion = \"reno\"\ncongestion_fallback = \"cubic\"\nuser_timeout = \"90s\"\n\
-        [limits]\nlifetime = \"12h\"\nuser_bit_rate = \"1.5Mbit/s\"\n[congestion.hstcp]\nhigh_p = 2e-7\n[congestion.bic]\ns_max = 16\n\
+        [limits]\nlifetime = \"12h\"\n[congestion.hstcp]\nhigh_p = 2e-7\n[congestion.bic]\ns_max = 16\n\
         [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\nusers = {{ alice = \"{hash}\" }}\n\
         [listen.ssh]\nkind = \"forward\"\naddress = \"0.0.0.0:22\"\nto = \"a:22\"\nvia = [\"osaka\", \"tokyo\"]\nopen = true\n\
         [listen.leg]\nkind = \"leg\"\naddress = \"[::]:7000\"\ntcp = {{ receive_buffer = \"1MiB\" }}\n\
@@ -244,7 +238,6 @@ fn what_is_shown_is_a_configuration_without_secrets() {
     assert!(shown.contains("connections = 16384") && shown.contains("handshake = \"10s\""), "{shown}");
     assert!(shown.contains("reply = \"connected\"") && shown.contains("reply = \"early\""), "{shown}");
     assert!(shown.contains("congestion_fallback = \"cubic\"") && shown.contains("high_p = 2e-7"), "{shown}");
-    assert!(shown.contains("user_bit_rate = ") && !shown.contains("client_bit_rate"), "{shown}");
     assert!(shown.contains("user_timeout = \"90s\"") && shown.contains("keepalive = \"60s\""), "{shown}");
     assert_eq!(config(&shown.replace("***", hash_of_secret())).to_string(), shown);
 }

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use crate::common::log::{self, is_logged, logged};
 use crate::common::*;
@@ -93,6 +94,15 @@ fn socks_takes(relay: &Relay, user: &str) -> bool {
     reply == [1, 0]
 }
 
+/// Waits until something is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn users_come_and_go_with_their_lines() {
     let server = origin();
@@ -104,13 +114,13 @@ fn users_come_and_go_with_their_lines() {
     assert!(socks_takes(&relay, "alice") && !socks_takes(&relay, "bob"));
 
     users.say(&user("bob"));
-    wait_until("bob is let in", || asks(&relay, server, "bob") == 200);
+    until("bob is let in", || asks(&relay, server, "bob") == 200);
     assert_eq!(get(&mut kept, server, "alice"), 407, "each request asks again");
     assert!(!socks_takes(&relay, "alice") && socks_takes(&relay, "bob"));
 
     // A file without users is no open door.
     users.say("# nobody\n");
-    wait_until("bob is out", || asks(&relay, server, "bob") == 407);
+    until("bob is out", || asks(&relay, server, "bob") == 407);
     let mut stream = connect(relay.address("web").unwrap());
     write!(stream, "GET http://{server}/ HTTP/1.1\r\nHost: {server}\r\n\r\n").unwrap();
     assert!(read_head(&mut stream).starts_with("HTTP/1.1 407 "));
@@ -124,7 +134,7 @@ fn a_change_of_other_users_leaves_a_kept_connection_and_its_origin() {
     let mut kept = connect(relay.address("web").unwrap());
     assert_eq!(get(&mut kept, server, "alice"), 200);
     users.say(&format!("{}{}", user("alice"), user("bob")));
-    wait_until("bob is let in", || asks(&relay, server, "bob") == 200);
+    until("bob is let in", || asks(&relay, server, "bob") == 200);
     assert_eq!(get(&mut kept, server, "alice"), 200);
 }
 
@@ -137,18 +147,18 @@ fn a_users_file_that_becomes_wrong_keeps_its_users_and_is_warned_of_once() {
     let file = users.shown();
     users.say(&format!("{}secret\n", user("bob")));
     let wrong = format!("{file}:2: is no user");
-    wait_until("the line is named", || is_logged(&wrong));
+    until("the line is named", || is_logged(&wrong));
     assert_eq!((asks(&relay, server, "alice"), asks(&relay, server, "bob")), (200, 407));
 
     fs::set_permissions(&users.path, Permissions::from_mode(0o644)).unwrap();
     let open = format!("{file}: can be read by others: chmod 600 {file}: what it said before counts");
-    wait_until("the rights are named", || is_logged(&open));
+    until("the rights are named", || is_logged(&open));
     fs::remove_file(&users.path).unwrap();
-    wait_until("that it is away is told", || is_logged(&format!("{file}: cannot be read")));
+    until("that it is away is told", || is_logged(&format!("{file}: cannot be read")));
     assert_eq!(asks(&relay, server, "alice"), 200);
 
     users.say(&user("bob"));
-    wait_until("bob is let in", || asks(&relay, server, "bob") == 200);
+    until("bob is let in", || asks(&relay, server, "bob") == 200);
     // Two listeners have it.
     for said in [&wrong, &open] {
         assert_eq!(logged(said).len(), 1, "{:?}", logged(said));
@@ -167,7 +177,7 @@ fn a_new_configuration_has_the_file_as_it_is_or_is_refused() {
     assert_eq!((asks(&relay, server, "alice"), asks(&relay, server, "bob")), (407, 200));
     // The file of the new configuration is the one that is followed.
     users.say(&user("carol"));
-    wait_until("carol is let in", || asks(&relay, server, "carol") == 200);
+    until("carol is let in", || asks(&relay, server, "carol") == 200);
 
     users.say("carol\n");
     let refused = Config::parse(&text, &directory().join("node.toml")).unwrap_err().to_string();
@@ -188,15 +198,15 @@ fn what_a_list_refuses_is_refused_also_on_a_kept_connection() {
     assert_eq!(get(&mut kept, server, "any"), 200);
 
     list.say(&format!("127.0.0.0/8:{}\n", server.port()));
-    wait_until("the server is refused", || asks(&relay, server, "any") == 403);
+    until("the server is refused", || asks(&relay, server, "any") == 403);
     assert_eq!(get(&mut kept, server, "any"), 403, "the origin's connection was made before");
 
     list.say("127.0.0.0/8\n10.0.0.1/8\n");
     let wrong = format!("{}:2: 10.0.0.1/8 is no network", list.shown());
-    wait_until("the line is named", || is_logged(&wrong));
+    until("the line is named", || is_logged(&wrong));
     assert_eq!(asks(&relay, server, "any"), 403);
     list.say("");
-    wait_until("the server is let through", || asks(&relay, server, "any") == 200);
+    until("the server is let through", || asks(&relay, server, "any") == 200);
     assert_eq!(logged(&wrong).len(), 1);
 }
 
@@ -207,5 +217,5 @@ fn an_exit_allows_what_a_list_has() {
     let relay = node(&web(&format!("[exit]\nallow = [\"@{}\"]\n", list.shown())));
     assert_eq!(asks(&relay, server, "any"), 403);
     list.say(&format!("192.0.2.1\n{server}\n"));
-    wait_until("the server is allowed", || asks(&relay, server, "any") == 200);
+    until("the server is allowed", || asks(&relay, server, "any") == 200);
 }

@@ -33,7 +33,6 @@ mod process;
 mod proxy_protocol;
 mod queues;
 mod quotas;
-mod rates;
 mod reload;
 mod reply;
 mod resets;

@@ -17,7 +17,6 @@ use crate::framing::{Framing, ResetCode};
 use crate::last_words;
 use crate::observer::Observer;
 use crate::output::Output;
-use crate::pace::Gate;
 use crate::pump::{Pump, PumpError};
 use crate::running::{Pumps, Running};
 
@@ -186,11 +185,6 @@ impl<W: Wire> Duplex<W> {
         let forward = Pump::whole(a.framing, b.framing).with_first(first);
         let backward = Pump::whole(b.framing, a.framing);
         Self { a, b, forward, backward, owes_end: false }
-    }
-
-    /// The same, where gates limit what is read from `a`, and from `b`.
-    pub fn behind(self, [from_a, from_b]: [Option<Gate>; 2]) -> Self {
-        Self { forward: self.forward.behind(from_a), backward: self.backward.behind(from_b), ..self }
     }
 
     /// Runs until both directions have ended. At the first error, and at the `expiry`, both sides are reset. `observer` is

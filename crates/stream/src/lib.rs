@@ -13,7 +13,6 @@ pub mod framing;
 pub mod last_words;
 pub mod observer;
 pub mod output;
-pub mod pace;
 pub mod pump;
 mod running;
 mod source;

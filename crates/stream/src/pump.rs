@@ -22,9 +22,8 @@ use crate::source::{Part, Source};
 
 mod error;
 mod passing;
-mod seldom;
 
-use seldom::Seldom;
+use passing::Passing;
 
 pub use error::PumpError;
 
@@ -61,7 +60,8 @@ pub struct Pump<W: Wire> {
     /// Bytes that go out before the pipe's; how many of them already have.
     rest: Vec<u8>,
     rest_sent: u32,
-    seldom: Option<Box<Seldom>>,
+    /// What has come of a frame that this node does not know and passes on.
+    passing: Option<Box<Passing>>,
     /// Present while it holds bytes.
     pipe: Option<W::Pipe>,
     /// The memory that it holds while it waits, in the budget.
@@ -104,9 +104,9 @@ impl<W: Wire> Pump<W> {
 
     fn new(source: Source, framing: Framing, says_end: bool) -> Self {
         let (rest, bulk, phase) = (Vec::new(), false, Phase::Moving);
-        let (refused, seldom, pipe, holding) = Default::default();
+        let (refused, passing, pipe, holding) = Default::default();
         let (moved, rest_sent, copies) = (0, 0, 0);
-        Self { source, framing, says_end, bulk, phase, moved, refused, rest, rest_sent, copies, seldom, pipe, holding }
+        Self { source, framing, says_end, bulk, phase, moved, refused, rest, rest_sent, copies, passing, pipe, holding }
     }
 
     /// Sends `bytes` first, as if they had been read.
@@ -205,8 +205,7 @@ impl<W: Wire> Pump<W> {
     }
 
     fn discard(&mut self) {
-        (self.rest, self.rest_sent, self.pipe) = (Vec::new(), 0, None);
-        self.stop_passing();
+        (self.rest, self.rest_sent, self.passing, self.pipe) = (Vec::new(), 0, None, None);
     }
 
     /// After the END to a node: tells it that what it sends is refused.
@@ -234,7 +233,7 @@ impl<W: Wire> Pump<W> {
 
     /// Whether it waits for the sender, and so notices when that connection breaks. False while it still has bytes to write.
     pub fn is_reading(&self) -> bool {
-        self.phase == Phase::Moving && self.is_between_frames() && !self.has_discarded_enough() && !self.is_closed()
+        self.phase == Phase::Moving && self.is_between_frames() && !self.has_discarded_enough()
     }
 
     /// Whether a frame may be sent to the receiver now: no other is half written.
@@ -251,7 +250,8 @@ impl<W: Wire> Pump<W> {
     pub fn poll(&mut self, cx: &mut Context<'_>, from: &W, to: &W) -> Poll<Result<(), PumpError>> {
         let polled = self.advance(cx, from, to);
         let piped = self.pipe.as_mut().map_or(0, Pipe::wait);
-        self.holding.set(self.rest.capacity() + self.passing_capacity() + piped + from.unread() + to.unsent());
+        let passing = self.passing.as_ref().map_or(0, |passing| passing.0.capacity());
+        self.holding.set(self.rest.capacity() + passing + piped + from.unread() + to.unsent());
         polled
     }
 
@@ -317,7 +317,6 @@ impl<W: Wire> Pump<W> {
             Source::Frames(decoder, part) => part.left().min(decoder.payload().into()),
         };
         let due = usize::try_from(due).unwrap_or(usize::MAX);
-        let may = ready!(self.poll_gate(cx));
         let Sizes { small, large, very_small, .. } = W::SIZES;
         let large = large - HEADER_BYTES;
         // The length of a frame or a body is known before its bytes: no need to see how large pieces are.
@@ -331,7 +330,7 @@ impl<W: Wire> Pump<W> {
             ready!(from.poll_read_ready(cx)).map_err(PumpError::Receive)?;
             if let Some(mut pipe) = W::Pipe::take() {
                 let most = if room == Room::Scarce { due.min(small) } else { due };
-                match from.fill(&mut pipe, most.min(may)) {
+                match from.fill(&mut pipe, most) {
                     Ok(0) => {}
                     Ok(n) => return Poll::Ready(self.spliced(pipe, n, to)),
                     Err(error) if is_transient(&error) => {}
@@ -340,7 +339,7 @@ impl<W: Wire> Pump<W> {
                 // The kernel's splice stops at urgent data, whatever is behind: there it reports that nothing can be read, or,
                 // after a FIN, the end. A receive tells these apart, and reads on behind urgent data.
                 drop(pipe);
-                let received = self.copy(cx, due, small.min(may), from, to);
+                let received = self.copy(cx, due, small, from, to);
                 self.bulk = true;
                 return received;
             }
@@ -351,7 +350,7 @@ impl<W: Wire> Pump<W> {
             Room::Plenty if self.bulk => large,
             Room::Plenty | Room::Scarce => small,
         };
-        self.copy(cx, due, piece.min(may), from, to)
+        self.copy(cx, due, piece, from, to)
     }
 
     /// `n` bytes are in `pipe`.
@@ -416,7 +415,6 @@ impl<W: Wire> Pump<W> {
         if let Some(bytes) = &mut self.refused {
             *bytes = bytes.saturating_add(n as u32);
         }
-        self.passed_gate(n);
         self.source.took(n, self.refused.is_none());
     }
 

@@ -12,9 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ekiden_net::socket::client_of;
-use ekiden_stream::pace::Paces;
 use ekiden_transport::budget::Payer;
-use ekiden_units::BitRate;
 
 /// Parts of a table, each with a lock of its own.
 const PARTS: usize = 16;
@@ -64,8 +62,6 @@ struct Entry {
     full_at: Duration,
     open: u32,
     payer: Option<Arc<Payer>>,
-    /// How fast its streams move bytes, if that is limited.
-    paces: Option<Arc<Paces>>,
 }
 
 /// Counts one open connection until it is dropped.
@@ -217,9 +213,9 @@ impl Entry {
         Err(limit)
     }
 
-    /// Whether a new entry would be the same: nothing is open, the bucket is full, and what was moved has had its time.
+    /// Whether a new entry would be the same: nothing is open, and the bucket is full.
     fn is_needless(&self, now: Duration) -> bool {
-        self.open == 0 && self.full_at <= now && self.paces.as_ref().is_none_or(|paces| paces.is_idle())
+        self.open == 0 && self.full_at <= now
     }
 }
 
@@ -238,16 +234,6 @@ impl<K: Hash + Eq> QuotaGuard<K> {
         part.entries.get_mut(&self.key).map(|entry| entry.payer.get_or_insert_default().clone()).unwrap_or_default()
     }
 
-    /// How fast its streams may move bytes, all together: at this rate from now on.
-    pub fn paces(&self, rate: BitRate) -> Arc<Paces> {
-        let mut part = self.quotas.part(&self.key);
-        let new = || Arc::new(Paces::new(rate.0 / 8));
-        let paces = part.entries.get_mut(&self.key).map(|entry| entry.paces.get_or_insert_with(new).clone());
-        let paces = paces.unwrap_or_else(new);
-        paces.set(rate.0 / 8);
-        paces
-    }
-
     /// The client or user that it counts for.
     pub fn key(&self) -> &K {
         &self.key
@@ -262,8 +248,6 @@ impl<K: Hash + Eq> Drop for QuotaGuard<K> {
 
 #[cfg(test)]
 mod tests {
-    use ekiden_stream::pace::Gate;
-
     use super::*;
 
     const ALLOWED: Allowance = Allowance { open: 4, rate: 10 };
@@ -314,24 +298,6 @@ mod tests {
         }
         quotas.acquire(1, allowance).unwrap();
         assert_eq!(quotas.acquire(1, allowance).unwrap_err(), Limit::Rate(1), "this one was only dropped");
-    }
-
-    #[test]
-    fn all_of_a_client_share_a_pace_which_outlasts_what_they_have_moved() {
-        let quotas = Arc::new(Quotas::<u8>::default());
-        let rate = BitRate(16_000);
-        let one = quotas.acquire(1, ALLOWED).unwrap();
-        let (first, second) = (one.paces(rate), quotas.acquire(1, ALLOWED).unwrap().paces(rate));
-        assert!(Arc::ptr_eq(&first, &second));
-        assert!(!Arc::ptr_eq(&first, &quotas.acquire(2, ALLOWED).unwrap().paces(rate)));
-        // Half a minute's worth.
-        Gate::of([&first.up]).unwrap().took(60_000);
-        drop(one);
-        let is_needless = |key| quotas.part(&key).entries[&key].is_needless(Duration::from_secs(100));
-        assert!(!is_needless(1) && is_needless(2));
-        let again = quotas.acquire(1, ALLOWED).unwrap();
-        assert!(Arc::ptr_eq(&first, &again.paces(rate)) && !first.is_idle());
-        assert!(quotas.acquire(2, ALLOWED).unwrap().paces(rate).is_idle());
     }
 
     #[test]

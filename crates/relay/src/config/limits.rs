@@ -2,7 +2,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use ekiden_units::{BitRate, Bytes, Time};
+use ekiden_units::{Bytes, Time};
 use serde::Deserialize;
 use serde_spanned::Spanned;
 
@@ -11,8 +11,6 @@ use ekiden_config::{Count, Key, Quantity, Section, Shape, range};
 
 /// The upper end of every range of times.
 const DAY: Time = Time::secs(86_400);
-
-const BIT_RATES: RangeInclusive<BitRate> = BitRate(16_000)..=BitRate(1_000_000_000_000);
 
 /// A value that is not in its range: its place in the file, and the error.
 pub type OutOfRange = (Range<usize>, String);
@@ -94,10 +92,6 @@ limits! {
     user_connections: Count = (Count(4096)), Count(1)..=Count(1_000_000);
     /// New connections per second of each user, and as many at once.
     user_rate: Count = (Count(1000)), Count(1)..=Count(1_000_000);
-    /// What the streams of one client's address move together, at most, in each direction. What is more waits. An IPv6 /64 network counts as one address. A new value holds from the client's next connection on.
-    client_bit_rate: BitRate = none, BIT_RATES;
-    /// The same of each user, where a listener has users.
-    user_bit_rate: BitRate = none, BIT_RATES;
     /// When streams, and whoever has not proven a key, together hold this many bytes that nobody has taken, nothing new begins.
     memory: Bytes = (Bytes::mib(1024)), Bytes::mib(1)..=Bytes::mib(1 << 20);
     /// For everything a client or node says before its request is known, and for its password to be checked.

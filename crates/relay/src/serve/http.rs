@@ -25,7 +25,7 @@ use super::departure::{ClientEof, unless_client_leaves};
 use super::failed::Asked;
 use super::login::{self, Login};
 use super::timeouts::{LINGER, end_first, left};
-use super::{Paced, Stream, class_of, user_paces, user_quota};
+use super::{Stream, class_of, user_quota};
 use crate::access::logins::Crowded;
 use crate::access::quota::{ClientKey, QuotaGuard};
 use crate::config::{Config, Limits, Listener, ListenerKind, Reply};
@@ -33,7 +33,8 @@ use crate::overlay::Arrival;
 use crate::peer::Early;
 use crate::reach::{self, Destination, Upstream, is_allowed, reach};
 use crate::serve::http::body::Reader;
-use crate::shared::{Current, Node, Permit};
+use crate::shared::Current;
+use crate::shared::Node;
 use crate::stream::{Broken, Expiry, Framing, Output, PumpError, Side};
 
 /// The largest head that is sent along with OPEN: any receive buffer takes it.
@@ -59,8 +60,6 @@ struct Client<'a> {
     reader: Reader,
     /// Counts it among the connections of the user who made the last request.
     user: Option<Box<QuotaGuard<String>>>,
-    /// What limits how fast it moves bytes.
-    paced: Paced,
     /// The memory of its last request's head, in the budget.
     heads: Holding,
     /// Whether one of its requests was admitted.
@@ -103,17 +102,14 @@ enum Last {
 
 /// Serves requests. Returns the stream of a tunnel, if the client asked for one.
 pub(super) async fn prepare(
-    permit: &Permit,
+    node: &Arc<Node>,
     listener: Arc<Listener>,
     current: Current,
     stream: TcpStream,
     caller: Caller,
 ) -> Option<Stream> {
-    let node = permit.node();
     let (generation, limits) = (node.generation(), node.config().limits.clone());
-    let (stream, mut reader, heads) = (stream.into(), Reader::new(Framing::Raw), Holding::default());
-    let paced = Paced { client: permit.paces(), user: None };
-    reader.gate = paced.gate(|paces| &paces.up);
+    let (stream, reader, heads) = (stream.into(), Reader::new(Framing::Raw), Holding::default());
     let mut client = Client {
         node,
         caller,
@@ -124,7 +120,6 @@ pub(super) async fn prepare(
         stream,
         reader,
         user: None,
-        paced,
         heads,
         is_known: false,
     };
@@ -224,7 +219,7 @@ impl Client<'_> {
     /// Checks the user, if the listener has users.
     async fn log_in(&mut self, request: &Request) -> Result<(), HttpError> {
         if login::users(&self.listener).is_none() {
-            self.is_of(None);
+            self.user = None;
             return Ok(());
         }
         let Some(credentials) = request.credentials.as_deref() else {
@@ -248,7 +243,7 @@ impl Client<'_> {
             }
         }
         if self.user.as_ref().is_none_or(|place| place.key().as_bytes() != user) {
-            self.is_of(user_quota(self.node, user));
+            self.user = user_quota(self.node, user);
         }
         match self.user {
             Some(_) => Ok(()),
@@ -257,12 +252,6 @@ impl Client<'_> {
                 reason: "this user has as many connections as limits.user_connections and limits.user_rate allow",
             }),
         }
-    }
-
-    /// It is this user's from now on.
-    fn is_of(&mut self, user: Option<Box<QuotaGuard<String>>>) {
-        self.user = user;
-        self.paced.user = user_paces(self.node, self.user.as_deref());
     }
 
     /// A destination that the client asks for.
@@ -363,7 +352,6 @@ impl Client<'_> {
         let arrival = if is_kept { None } else { origin.upstream.arrival(self.node, false) };
         let Origin { upstream: Upstream { side, peer, .. }, reader, .. } = &mut origin;
         reader.came = arrival.as_ref().map(Arrival::came);
-        [self.reader.gate, reader.gate] = self.paced.gates();
         let lost = |error, has_begun| {
             let broken = Broken { error, is_beyond: true };
             Asked::new(self.caller.address(), "http", &request.target).log_broken(self.node, peer.as_deref(), &broken);

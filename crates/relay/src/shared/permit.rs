@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ekiden_stream::pace::Paces;
 use ekiden_transport::Stranger;
 use ekiden_transport::budget::{self, Share};
 use tokio::sync::watch;
@@ -98,12 +97,6 @@ impl Permit {
         if let Some(quota) = self.quota.as_ref().filter(|quota| !quota.key().is_own()) {
             budget::pays(quota.payer(), Share::Quarter);
         }
-    }
-
-    /// How fast its client's streams may move bytes, if that is limited.
-    pub fn paces(&self) -> Option<Arc<Paces>> {
-        let rate = self.node.config().limits.client_bit_rate?;
-        self.quota.as_ref().map(|quota| quota.paces(rate))
     }
 
     /// It has proven the key of another node: it no longer counts as a stranger's, or for its address.

@@ -9,6 +9,10 @@ use super::{COPYING, Pump, PumpError, SCRATCH};
 use crate::framing::Framing;
 use crate::source::Source;
 
+/// A part of a frame. Boxed: there is seldom one.
+#[derive(Debug)]
+pub struct Passing(pub Vec<u8>);
+
 impl<W: Wire> Pump<W> {
     /// A piece of a frame that this node does not know. Once it has all of one that is to be passed on, the receiver gets it.
     pub(super) fn skip(&mut self, cx: &mut Context<'_>, from: &W) -> Poll<Result<usize, PumpError>> {
@@ -20,12 +24,11 @@ impl<W: Wire> Pump<W> {
                 return Poll::Ready(Err(PumpError::Truncated));
             }
             decoder.took_payload(n as u32);
-            let passing = self.seldom.as_mut().map(|seldom| &mut seldom.passing);
-            if let Some(passing) = passing {
-                passing.iter_mut().for_each(|passing| passing.extend(&scratch[..n]));
-                if let Some(passing) = passing.take_if(|_| n == due) {
-                    self.rest = passing;
-                }
+            if let Some(passing) = &mut self.passing {
+                passing.0.extend(&scratch[..n]);
+            }
+            if let Some(passing) = self.passing.take_if(|_| n == due) {
+                self.rest = passing.0;
             }
             Poll::Ready(Ok(COPYING * n))
         })
@@ -36,7 +39,7 @@ impl<W: Wire> Pump<W> {
         if self.framing == Framing::Leg && unknown.is_passed() && self.refused.is_none() {
             match unknown.length() {
                 0 => self.rest.extend(unknown.encode()),
-                _ => self.seldom().passing = Some(unknown.encode().to_vec()),
+                _ => self.passing = Some(Box::new(Passing(unknown.encode().to_vec()))),
             }
         }
     }

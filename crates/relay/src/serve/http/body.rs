@@ -11,7 +11,7 @@ use ekiden_transport::budget::Holding;
 use ekiden_transport::{Connection, is_transient};
 
 use crate::overlay::Came;
-use crate::stream::{Framing, Gate, Output, Pump, PumpError};
+use crate::stream::{Framing, Output, Pump, PumpError};
 
 /// The most bytes read at a time.
 const PIECE: usize = 16 << 10;
@@ -35,8 +35,6 @@ pub struct Reader {
     unasked: usize,
     /// Told of the first byte.
     pub came: Option<Came>,
-    /// When more may be read, where that is limited.
-    pub gate: Option<Gate>,
     holding: Holding,
 }
 
@@ -44,7 +42,7 @@ impl Reader {
     /// For a connection of which nothing was read yet.
     pub fn new(framing: Framing) -> Self {
         let (decoder, holding) = (framing.decoder(), Holding::default());
-        Self { decoder, ended: false, buffer: Vec::new(), unasked: 0, came: None, gate: None, holding }
+        Self { decoder, ended: false, buffer: Vec::new(), unasked: 0, came: None, holding }
     }
 
     /// Takes the first `length` bytes out of the buffer, with the room that all was read into.
@@ -58,12 +56,7 @@ impl Reader {
     pub async fn more(&mut self, from: &Connection) -> Result<bool, PumpError> {
         loop {
             from.readable().await.map_err(PumpError::Receive)?;
-            let most = self.may_read().await;
-            let before = self.buffer.len();
-            let read = self.read_now(from, most);
-            if let Some(gate) = &mut self.gate {
-                gate.took(self.buffer.len() - before);
-            }
+            let read = self.read_now(from);
             self.holding.set(self.buffer.capacity());
             if let Ok(Some(Ok(true))) = &read
                 && let Some(came) = self.came.take()
@@ -79,24 +72,16 @@ impl Reader {
         }
     }
 
-    /// Waits until something may be read. Returns how many bytes at most.
-    async fn may_read(&mut self) -> usize {
-        match &mut self.gate {
-            Some(gate) => poll_fn(|cx| gate.poll(cx)).await.min(PIECE),
-            None => PIECE,
-        }
-    }
-
-    /// Up to `most` bytes. `None` if only a frame's header was read.
-    fn read_now(&mut self, from: &Connection, most: usize) -> io::Result<Option<Result<bool, PumpError>>> {
+    /// `None` if only a frame's header was read.
+    fn read_now(&mut self, from: &Connection) -> io::Result<Option<Result<bool, PumpError>>> {
         let Some(decoder) = &mut self.decoder else {
-            let n = read_into(&mut self.buffer, from, most)?;
+            let n = read_into(&mut self.buffer, from, PIECE)?;
             return Ok(Some(Ok(n > 0)));
         };
         if decoder.payload() > 0 {
             let is_unknown = decoder.is_unknown();
             let before = self.buffer.len();
-            let n = read_into(&mut self.buffer, from, most.min(decoder.payload() as usize))?;
+            let n = read_into(&mut self.buffer, from, PIECE.min(decoder.payload() as usize))?;
             decoder.took_payload(n as u32);
             if n > 0 && is_unknown {
                 self.buffer.truncate(before);
@@ -238,11 +223,8 @@ impl Reader {
         }
     }
 
-    async fn run(&mut self, pump: Pump, from: &Connection, to: Output<'_>) -> Result<(), PumpError> {
-        let mut pump = pump.behind(self.gate.take());
-        let moved = poll_fn(|cx| pump.poll(cx, from, to.connection)).await;
-        self.gate = pump.take_gate();
-        moved?;
+    async fn run(&mut self, mut pump: Pump, from: &Connection, to: Output<'_>) -> Result<(), PumpError> {
+        poll_fn(|cx| pump.poll(cx, from, to.connection)).await?;
         self.decoder = pump.decoder();
         Ok(())
     }

@@ -19,7 +19,6 @@ use super::exchange::Exchange;
 use super::{Client, Failed, LINGER, Origin, Outcome, finish};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, reach, reach_beside};
-use crate::serve::Paced;
 use crate::serve::failed::Asked;
 use crate::serve::http::body::Reader;
 use crate::shared::Node;
@@ -34,8 +33,6 @@ struct Control<'a> {
     target: &'a Target,
     /// How long the server may take to call a transfer complete after the data has ended.
     completion_limit: Duration,
-    /// What limits how fast data comes.
-    paced: &'a Paced,
     upstream: Upstream,
     reader: Reader,
     replies: Replies,
@@ -49,7 +46,7 @@ impl Client<'_> {
         let to = self.destination(&config, &request.target);
         let fetching = async {
             let asked = Asked::new(self.caller.address(), "ftp", &request.target);
-            let mut control = Control::open(self.node, to, self.limits.response, &self.paced, &asked).await?;
+            let mut control = Control::open(self.node, to, self.limits.response, &asked).await?;
             let answered = control.answer(fetch, &exchange).await;
             if !matches!(answered, Err(Failed::Reset(_))) {
                 control.quit();
@@ -73,7 +70,6 @@ impl<'a> Control<'a> {
         node: &'a Arc<Node>,
         to: Destination<'a>,
         completion_limit: Duration,
-        paced: &'a Paced,
         asked: &Asked,
     ) -> Result<Self, Failed> {
         let upstream = reach(node, to, Early::Nothing).await;
@@ -82,7 +78,7 @@ impl<'a> Control<'a> {
             Failed::Tell(failure.code.http_status(), failure.text)
         })?;
         let reader = Reader::new(upstream.side.framing);
-        Ok(Self { node, target: to.target, completion_limit, paced, upstream, reader, replies: Replies::default() })
+        Ok(Self { node, target: to.target, completion_limit, upstream, reader, replies: Replies::default() })
     }
 
     /// The whole dialogue without QUIT. Returns whether the client's connection can take another request.
@@ -191,8 +187,7 @@ impl<'a> Control<'a> {
             let text = format!("ftp {}: no connection for data: {}", self.target, failure.text);
             Failed::Tell(failure.code.http_status(), text)
         })?;
-        let mut reader = Reader::new(upstream.side.framing);
-        [_, reader.gate] = self.paced.gates();
+        let reader = Reader::new(upstream.side.framing);
         Ok(Origin { target: Target { host: self.target.host.clone(), port }, upstream, reader, generation })
     }
 

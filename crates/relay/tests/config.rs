@@ -1,6 +1,7 @@
 //! The configuration: what is refused, where and why; what is shown.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use crate::common::process::Process;
 use crate::common::*;
@@ -31,6 +32,11 @@ fn addresses_that_a_node_could_not_have_are_told() {
     // A node that runs may be the one to replace.
     let node = Process::start("check", "[listen.x]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n");
     assert_eq!(missing(&node.addresses[0].to_string()), "");
+}
+
+#[test]
+fn nothing_needs_no_unit() {
+    assert_eq!(config("[limits]\ndrain = 0\n").limits.drain, Duration::ZERO);
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::common::log::{self, is_logged, logged};
+use crate::common::origin::{get, origin};
 use crate::common::*;
-use base64::Engine;
 use ekiden_relay::{Config, Relay};
 
 /// A file with rights of a secret, in a folder that goes with it.
@@ -52,34 +52,8 @@ fn guarded(users: &Written) -> String {
     format!("[limits]\nhandshake = \"60s\"\n{}{}", listener("web", "http"), listener("socks", "socks5"))
 }
 
-fn origin() -> SocketAddr {
-    server(|mut stream| {
-        let mut head = Vec::new();
-        let mut byte = [0];
-        while stream.read(&mut byte).is_ok_and(|n| n == 1) {
-            head.push(byte[0]);
-            if head.ends_with(b"\r\n\r\n") {
-                head.clear();
-                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
-            }
-        }
-    })
-}
-
-/// The status of a request on a connection that may go on.
-fn get(stream: &mut TcpStream, server: SocketAddr, user: &str) -> u16 {
-    let credentials = base64::engine::general_purpose::STANDARD.encode(format!("{user}:secret"));
-    let head = format!("GET http://{server}/ HTTP/1.1\r\nHost: {server}\r\nProxy-Authorization: Basic {credentials}");
-    write!(stream, "{head}\r\n\r\n").unwrap();
-    let head = read_head(stream);
-    if head.contains("\r\nContent-Length: 2\r\n") {
-        stream.read_exact(&mut [0; 2]).unwrap();
-    }
-    head[9..12].parse().unwrap()
-}
-
 fn asks(relay: &Relay, server: SocketAddr, user: &str) -> u16 {
-    get(&mut connect(relay.address("web").unwrap()), server, user)
+    get(&mut connect(relay.address("web").unwrap()), server, &format!("{user}:secret"))
 }
 
 /// Whether SOCKS5 takes a user's password.
@@ -105,17 +79,17 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn users_come_and_go_with_their_lines() {
-    let server = origin();
+    let (server, _) = origin();
     let users = Written::new(&format!("\u{feff}# who\r\n\r\n{}", user("alice").replace('\n', "\r\n")));
     let relay = node(&guarded(&users));
     let mut kept = connect(relay.address("web").unwrap());
-    assert_eq!(get(&mut kept, server, "alice"), 200);
+    assert_eq!(get(&mut kept, server, "alice:secret"), 200);
     assert_eq!(asks(&relay, server, "bob"), 407);
     assert!(socks_takes(&relay, "alice") && !socks_takes(&relay, "bob"));
 
     users.say(&user("bob"));
     until("bob is let in", || asks(&relay, server, "bob") == 200);
-    assert_eq!(get(&mut kept, server, "alice"), 407, "each request asks again");
+    assert_eq!(get(&mut kept, server, "alice:secret"), 407, "each request asks again");
     assert!(!socks_takes(&relay, "alice") && socks_takes(&relay, "bob"));
 
     // A file without users is no open door.
@@ -128,20 +102,20 @@ fn users_come_and_go_with_their_lines() {
 
 #[test]
 fn a_change_of_other_users_leaves_a_kept_connection_and_its_origin() {
-    let server = origin();
+    let (server, _) = origin();
     let users = Written::new(&user("alice"));
     let relay = node(&guarded(&users));
     let mut kept = connect(relay.address("web").unwrap());
-    assert_eq!(get(&mut kept, server, "alice"), 200);
+    assert_eq!(get(&mut kept, server, "alice:secret"), 200);
     users.say(&format!("{}{}", user("alice"), user("bob")));
     until("bob is let in", || asks(&relay, server, "bob") == 200);
-    assert_eq!(get(&mut kept, server, "alice"), 200);
+    assert_eq!(get(&mut kept, server, "alice:secret"), 200);
 }
 
 #[test]
 fn a_users_file_that_becomes_wrong_keeps_its_users_and_is_warned_of_once() {
     log::keep();
-    let server = origin();
+    let (server, _) = origin();
     let users = Written::new(&user("alice"));
     let relay = node(&guarded(&users));
     let file = users.shown();
@@ -168,7 +142,7 @@ fn a_users_file_that_becomes_wrong_keeps_its_users_and_is_warned_of_once() {
 
 #[test]
 fn a_new_configuration_has_the_file_as_it_is_or_is_refused() {
-    let server = origin();
+    let (server, _) = origin();
     let users = Written::new(&user("alice"));
     let text = guarded(&users);
     let mut relay = node(&text);
@@ -191,15 +165,15 @@ fn web(more: &str) -> String {
 #[test]
 fn what_a_list_refuses_is_refused_also_on_a_kept_connection() {
     log::keep();
-    let server = origin();
+    let (server, _) = origin();
     let list = Written::new("# none yet\n.example.org\n");
     let relay = node(&web(&format!("[[route]]\nto = [\"*:1\", \"@{}\"]\naction = \"refuse\"\n", list.shown())));
     let mut kept = connect(relay.address("web").unwrap());
-    assert_eq!(get(&mut kept, server, "any"), 200);
+    assert_eq!(get(&mut kept, server, "any:secret"), 200);
 
     list.say(&format!("127.0.0.0/8:{}\n", server.port()));
     until("the server is refused", || asks(&relay, server, "any") == 403);
-    assert_eq!(get(&mut kept, server, "any"), 403, "the origin's connection was made before");
+    assert_eq!(get(&mut kept, server, "any:secret"), 403, "the origin's connection was made before");
 
     list.say("127.0.0.0/8\n10.0.0.1/8\n");
     let wrong = format!("{}:2: 10.0.0.1/8 is no network", list.shown());
@@ -212,7 +186,7 @@ fn what_a_list_refuses_is_refused_also_on_a_kept_connection() {
 
 #[test]
 fn an_exit_allows_what_a_list_has() {
-    let server = origin();
+    let (server, _) = origin();
     let list = Written::new(&format!("# {server}\n192.0.2.1\n"));
     let relay = node(&web(&format!("[exit]\nallow = [\"@{}\"]\n", list.shown())));
     assert_eq!(asks(&relay, server, "any"), 403);

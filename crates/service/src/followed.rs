@@ -7,8 +7,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use ekiden_files::ConfigError;
+
+/// How often files are checked for changes.
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a file says.
 pub struct Content<T> {

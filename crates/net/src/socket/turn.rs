@@ -21,8 +21,19 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Waits for the turn. Blocks the thread.
-    pub fn at(port: u16) -> Self {
+    /// Waits for the turn, and fails if something else listens at `address`. Blocks the thread. The kernel finds a port in place of 0.
+    ///
+    /// # Errors
+    /// As [`ensure_free`].
+    pub fn alone_at(address: SocketAddr, only_v6: bool) -> Result<Option<Self>, SocketError> {
+        if address.port() == 0 {
+            return Ok(None);
+        }
+        let turn = Self::at(address.port());
+        ensure_free(address, only_v6).map(|()| Some(turn))
+    }
+
+    fn at(port: u16) -> Self {
         let take = || {
             let name = UnixAddr::from_abstract_name(format!("ekiden/turn/{port}"))?;
             UnixDatagram::bind_addr(&name)
@@ -37,10 +48,7 @@ impl Turn {
 /// # Errors
 /// [`SocketError`].
 pub fn listen_alone(address: SocketAddr, only_v6: bool, options: &TcpOptions) -> Result<TcpListener, SocketError> {
-    let _turn = Turn::at(address.port());
-    if address.port() != 0 {
-        ensure_free(address, only_v6)?;
-    }
+    let _turn = Turn::alone_at(address, only_v6)?;
     listen(address, only_v6, options)
 }
 

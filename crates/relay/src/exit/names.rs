@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ekiden_relay_proto::FailureCode;
+use ekiden_service::followed::CHECK_INTERVAL;
 use files::{Files, Loaded};
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
@@ -27,9 +28,6 @@ mod query;
 mod server;
 mod servers;
 mod sockets;
-
-/// The files are checked for changes by the first look-up after this time.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a look-up waits for files that have changed. One that takes longer to read counts from then on.
 const FOR_CHANGES: Duration = Duration::from_millis(100);

@@ -1,16 +1,12 @@
 //! Reads files of users and destinations again when they have changed.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ekiden_service::followed::Follow;
+use ekiden_service::followed::{CHECK_INTERVAL, Follow};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::shared::Node;
-
-/// How often the files are checked for changes.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs as long as the node, also while it stops: those who are connected go on to ask.
 pub async fn keep(node: Arc<Node>) {

@@ -113,7 +113,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
 fn await_addresses(config: &Config, until: StdInstant) -> Result<Inherited, StartError> {
     let mut others = Others::of(config.listeners.values(), until);
     let mut waited_for = BTreeSet::new();
-    let mut pause = Duration::from_millis(5);
+    let mut pause = patience::LOOK;
     loop {
         let are_there = || {
             others.look();

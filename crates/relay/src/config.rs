@@ -274,7 +274,11 @@ impl Config {
         let users = self.listeners.values().filter_map(|listener| listener.kind.users()?.file());
         let lists = self.routes.iter().flat_map(|route| route.to.files()).chain(self.exit.allow.files());
         let users = users.map(|file| file.clone() as Arc<dyn Follow>);
-        users.chain(lists.map(|file| file.clone() as Arc<dyn Follow>)).collect()
+        let mut files: Vec<_> = users.chain(lists.map(|file| file.clone() as Arc<dyn Follow>)).collect();
+        // Several may have the same.
+        files.sort_by_key(|file| Arc::as_ptr(file).cast::<()>());
+        files.dedup_by_key(|file| Arc::as_ptr(file).cast::<()>());
+        files
     }
 
     /// Whether other nodes can connect to it.

@@ -1,12 +1,14 @@
 //! Files that others change while a program runs: read again when they have changed.
 //!
-//! A file that cannot be read, or is wrong, keeps its last contents. It is warned of once for each reason.
+//! A file that cannot be read, or is wrong, keeps its last contents. It is warned of once for each reason. One that changes from check to
+//! check is still being written, and is not read yet.
 
 use std::fs;
 use std::io;
+use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use ekiden_files::ConfigError;
@@ -48,13 +50,17 @@ enum Version {
 pub struct Followed<T> {
     file: PathBuf,
     read: fn(&Path) -> Result<T, Refused>,
+    /// Whether it says nothing.
+    is_empty: fn(&T) -> bool,
     content: RwLock<Content<T>>,
+    /// What the last check found.
+    checked: Mutex<Version>,
 }
 
 /// A followed file, whatever it says.
 pub trait Follow: Send + Sync {
-    /// Whether it is as it was when it was read.
-    fn is_current(&self) -> bool;
+    /// Whether it has changed since it was read, and not since the last check: whoever wrote it has ended, most likely.
+    fn has_changed(&self) -> bool;
 
     /// Reads it again. Whether what it says is new.
     fn refresh(&self) -> bool;
@@ -121,15 +127,19 @@ impl Version {
 }
 
 impl<T> Followed<T> {
-    /// The file, which must be right at first.
+    /// The file, which must be right at first. That it comes to say nothing is warned of.
     ///
     /// # Errors
     /// What it says is not taken.
-    pub fn new(file: PathBuf, read: fn(&Path) -> Result<T, Refused>) -> Result<Self, Refused> {
+    pub fn new(
+        file: PathBuf,
+        read: fn(&Path) -> Result<T, Refused>,
+        is_empty: fn(&T) -> bool,
+    ) -> Result<Self, Refused> {
         let version = Version::of(&file);
         let value = Arc::new(read(&file)?);
         let content = RwLock::new(Content { version, failure: None, was_read: true, value });
-        Ok(Self { file, read, content })
+        Ok(Self { file, read, is_empty, content, checked: Mutex::new(version) })
     }
 
     /// Its path.
@@ -149,14 +159,24 @@ impl<T> Followed<T> {
 }
 
 impl<T: Default + Send + Sync> Follow for Followed<T> {
-    fn is_current(&self) -> bool {
-        self.content.read().unwrap_or_else(PoisonError::into_inner).is_current(&self.file)
+    fn has_changed(&self) -> bool {
+        let version = Version::of(&self.file);
+        let before = mem::replace(&mut *self.checked.lock().unwrap_or_else(PoisonError::into_inner), version);
+        version == before && !self.content.read().unwrap_or_else(PoisonError::into_inner).is_current(&self.file)
     }
 
     fn refresh(&self) -> bool {
+        let version = Version::of(&self.file);
         let before = self.content.read().unwrap_or_else(PoisonError::into_inner).same();
         let fresh = Content::read(&self.file, Some(&before), || (self.read)(&self.file));
+        if Version::of(&self.file) != version {
+            // Half of it may have been read.
+            return false;
+        }
         let is_new = !Arc::ptr_eq(&before.value, &fresh.value);
+        if (self.is_empty)(&fresh.value) && !(self.is_empty)(&before.value) {
+            tracing::warn!("{}: is empty now", self.file.display());
+        }
         *self.content.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         // What it said is freed here, and not while others wait.
         drop(before);
@@ -190,9 +210,13 @@ mod tests {
         text.trim().parse().map_err(|error| Refused::Wrong(ConfigError::whole(file, error)))
     }
 
+    fn is_zero(number: &u32) -> bool {
+        *number == 0
+    }
+
     fn followed(file: &Path) -> Followed<u32> {
         fs::write(file, "1").unwrap();
-        Followed::new(file.into(), number).unwrap()
+        Followed::new(file.into(), number, is_zero).unwrap()
     }
 
     #[test]
@@ -200,12 +224,42 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("number");
         let followed = followed(&file);
-        assert!(followed.is_current() && *followed.value() == 1);
+        assert!(!followed.has_changed() && *followed.value() == 1);
         fs::write(&file, "22").unwrap();
-        assert!(!followed.is_current());
+        assert!(!followed.has_changed(), "it may still be written");
+        assert!(followed.has_changed());
         assert_eq!(*followed.value(), 1);
-        assert!(followed.refresh() && followed.is_current());
+        assert!(followed.refresh() && !followed.has_changed());
         assert_eq!(*followed.value(), 22);
+    }
+
+    #[test]
+    fn a_file_that_is_written_is_read_once_it_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("number");
+        let followed = followed(&file);
+        for text in ["", "2", "22", "222"] {
+            fs::write(&file, text).unwrap();
+            assert!(!followed.has_changed(), "{text}");
+        }
+        assert!(followed.has_changed() && followed.refresh());
+        assert_eq!(*followed.value(), 222);
+    }
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_counts_as_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("number");
+        fs::write(&file, "1").unwrap();
+        let grows = |file: &Path| {
+            let read = number(file);
+            fs::write(file, fs::read_to_string(file).unwrap() + "1").unwrap();
+            read
+        };
+        let followed = Followed::new(file.clone(), grows, is_zero).unwrap();
+        assert!(!followed.has_changed() && followed.has_changed());
+        assert!(!followed.refresh());
+        assert_eq!(*followed.value(), 1);
     }
 
     #[test]
@@ -216,10 +270,10 @@ mod tests {
         fs::write(&file, "one").unwrap();
         assert!(!followed.refresh());
         assert_eq!(*followed.value(), 1);
-        assert!(followed.is_current(), "it is read again once it changes");
+        assert!(!followed.has_changed() && !followed.has_changed(), "it is read again once it changes");
         fs::remove_file(&file).unwrap();
-        assert!(!followed.is_current() && !followed.refresh());
-        assert!(!followed.is_current(), "it may be there the next time");
+        assert!(!followed.has_changed() && followed.has_changed() && !followed.refresh());
+        assert!(followed.has_changed(), "it may be there the next time");
         assert_eq!(*followed.value(), 1);
         fs::write(&file, "3").unwrap();
         assert!(followed.refresh());
@@ -230,8 +284,8 @@ mod tests {
     fn a_file_must_be_right_at_first() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("number");
-        assert!(matches!(Followed::new(file.clone(), number), Err(Refused::Unread(_))));
+        assert!(matches!(Followed::new(file.clone(), number, is_zero), Err(Refused::Unread(_))));
         fs::write(&file, "one").unwrap();
-        assert!(matches!(Followed::new(file, number), Err(Refused::Wrong(_))));
+        assert!(matches!(Followed::new(file, number, is_zero), Err(Refused::Wrong(_))));
     }
 }

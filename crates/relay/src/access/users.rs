@@ -28,7 +28,7 @@ impl Users {
     /// # Errors
     /// It cannot be read, others can read it, or a line is wrong.
     pub fn of_file(file: &Path) -> Result<Self, Refused> {
-        Ok(Self::InFile(Arc::new(Followed::new(file.into(), load)?)))
+        Ok(Self::InFile(Arc::new(Followed::new(file.into(), load, Hashes::is_empty)?)))
     }
 
     /// The hashes in force.

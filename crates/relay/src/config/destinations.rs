@@ -32,7 +32,7 @@ impl Entry {
     /// # Errors
     /// It cannot be read, or a line is none.
     pub fn of_file(file: &Path) -> Result<Self, Refused> {
-        Ok(Self::File(Arc::new(Followed::new(file.into(), load)?)))
+        Ok(Self::File(Arc::new(Followed::new(file.into(), load, List::is_empty)?)))
     }
 
     fn written(&self) -> String {

@@ -55,6 +55,11 @@ impl List {
         Ok(list)
     }
 
+    /// Whether nothing is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.at_port.is_empty() && self.at_all_ports.is_empty()
+    }
+
     fn add(&mut self, pattern: &Pattern) {
         let (hosts, port) = pattern.parts();
         match port {
@@ -95,6 +100,14 @@ impl List {
 }
 
 impl HostSet {
+    fn is_empty(&self) -> bool {
+        !self.has_all
+            && self.names.is_empty()
+            && self.domains.is_empty()
+            && self.v4.0.is_empty()
+            && self.v6.0.is_empty()
+    }
+
     fn add(&mut self, hosts: &Hosts) {
         match hosts {
             Hosts::All => self.has_all = true,

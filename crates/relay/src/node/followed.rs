@@ -13,7 +13,7 @@ pub async fn keep(node: Arc<Node>) {
     loop {
         sleep(CHECK_INTERVAL).await;
         let mut changed = node.config().followed();
-        changed.retain(|file| !file.is_current());
+        changed.retain(|file| file.has_changed());
         // A long one takes a while: streams go on meanwhile.
         if !changed.is_empty() && spawn_blocking(move || refresh(&changed)).await.is_ok_and(|is_new| is_new) {
             node.files_changed();
@@ -21,7 +21,7 @@ pub async fn keep(node: Arc<Node>) {
     }
 }
 
-/// Whether any of the files says something new. One may be there twice.
+/// Whether any of the files says something new.
 fn refresh(files: &[Arc<dyn Follow>]) -> bool {
-    files.iter().filter(|file| !file.is_current() && file.refresh()).count() > 0
+    files.iter().filter(|file| file.refresh()).count() > 0
 }

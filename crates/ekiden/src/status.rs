@@ -155,7 +155,7 @@ fn of_node(running: &Running, columns: Option<usize>) -> String {
         listeners.map(|one| vec![one.name.clone(), one.kind.clone(), one.address.clone()]).collect(),
     );
     let peers = running.peers.iter().map(|peer| {
-        let state = if peer.is_failing { "not reached" } else { "" };
+        let state = if peer.is_failing { "last try failed" } else { "" };
         let build = peer.build.clone().unwrap_or_default();
         vec![
             peer.name.clone(),

@@ -50,15 +50,22 @@ const MEANT: [(&str, &str); 6] = [
     ("check", "`ekiden proxy --check -c FILE` checks a node's file, `ekiden doctor` the host"),
 ];
 
-/// The error with what was meant, where that is known better than from how the word is written.
-pub fn hinted(mut error: clap::Error) -> clap::Error {
+/// The error with what was meant, where that is known better than from how the word is written. `program` has all commands.
+pub fn hinted(mut error: clap::Error, program: &Command) -> clap::Error {
+    let mut used = program;
+    for word in std::env::args_os().skip(1) {
+        let Some(command) = used.find_subcommand(&word) else { break };
+        used = command;
+    }
+    let takes_config = used.get_arguments().any(|option| option.get_short() == Some('c'));
     let word = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.clone()),
         _ => None,
     };
-    let command = word(ContextKind::InvalidSubcommand);
+    let command = word(ContextKind::InvalidSubcommand).filter(|_| std::ptr::eq(used, program));
     let meant = MEANT.iter().find(|(tried, _)| command.as_deref() == Some(tried)).map(|(_, meant)| (*meant).to_owned());
-    let file = word(ContextKind::InvalidArg).filter(|file| file.ends_with(".toml") && !file.starts_with('-'));
+    let is_file = |word: &String| takes_config && word.ends_with(".toml") && !word.starts_with('-');
+    let file = word(ContextKind::InvalidArg).filter(is_file);
     if let Some(hint) = meant.or_else(|| file.map(|file| format!("a file is given as `-c {file}`"))) {
         error.remove(ContextKind::SuggestedSubcommand);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));

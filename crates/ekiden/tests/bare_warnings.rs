@@ -28,7 +28,11 @@ const BARE: &[(&str, usize, &str)] = &[
     ("relay/src/pool.rs", 1, "once until connections to the node last for seconds again"),
     ("relay/src/shared.rs", 1, "once at the start"),
     ("service/src/announce.rs", 1, "once at the start"),
-    ("service/src/followed.rs", 1, "once for each reason for which a file of the operator's is not taken"),
+    (
+        "service/src/followed.rs",
+        2,
+        "once for each reason for which a file of the operator's is not taken, and when it becomes empty",
+    ),
     ("service/src/reload.rs", 2, "at a reload"),
     ("service/src/throttle.rs", 1, "the throttle itself"),
     (

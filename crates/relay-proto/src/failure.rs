@@ -60,7 +60,7 @@ impl Failure {
 
     /// A failure of this kind. Control characters in `text` become spaces, and it is cut to 1,024 bytes.
     pub fn new(code: FailureCode, text: impl fmt::Display) -> Self {
-        let clean = text.to_string().replace(char::is_control, " ");
+        let clean = text.to_string().replace(ekiden_units::is_unseen, " ");
         let text = cut(&clean, Self::TEXT_MOST).into();
         Self { code, text, is_local: false, number: code as u8, passed: Vec::new() }
     }

@@ -281,6 +281,15 @@ impl Config {
         files
     }
 
+    /// The name that a listener has for the node with this fingerprint.
+    pub fn node_of_key(&self, fingerprint: &str) -> Option<&str> {
+        let known = self.listeners.values().filter_map(|listener| match &listener.kind {
+            ListenerKind::Leg(Security::Tls { known, .. }) => Some(known),
+            _ => None,
+        });
+        known.flatten().find(|(_, key)| key.to_string() == fingerprint).map(|(name, _)| name.as_str())
+    }
+
     /// Whether other nodes can connect to it.
     pub fn has_leg_listener(&self) -> bool {
         self.listeners.values().any(|listener| matches!(listener.kind, ListenerKind::Leg(_)))

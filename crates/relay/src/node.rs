@@ -24,7 +24,7 @@ use crate::shared::{Node, Worker};
 pub use error::StartError;
 use handover::{Inherited, Offered};
 use listening::{Bound, CloseReason, Closing, Sockets};
-use status::Holders;
+use status::{Holder, Holders};
 use trim::Trimmer;
 
 mod accept;
@@ -147,8 +147,8 @@ impl Relay {
         Ok(membership::check(config)?)
     }
 
-    /// The listeners whose address a node could not have now, each as a sentence. What another node has that runs here is none of these: this
-    /// one may be to replace it.
+    /// The listeners whose address a node could not have now, each as a sentence. What a node of the same name has that runs here is none of
+    /// these: this one may be to replace it.
     pub fn missing_addresses(config: &Config) -> Vec<String> {
         let refused = config.listeners.iter().filter_map(|(name, listener)| {
             let refused = socket::ensure_free(listener.address, listener.only_v6).err()?;
@@ -156,12 +156,22 @@ impl Relay {
         });
         let refused: Vec<_> = refused.collect();
         let holders = if refused.is_empty() { Holders::default() } else { Holders::ask() };
-        let others = refused.iter().filter(|(_, address, _)| holders.of(*address).is_none());
-        let told = others.map(|(name, _, error)| match error.may_pass() {
-            true => {
-                format!("[listen.{name}]: a node would wait {:?} for its address, and end: {error}", patience::LONGEST)
-            }
-            false => format!("[listen.{name}]: a node of this user would end: {error}"),
+        let told = refused.iter().filter_map(|(name, address, error)| {
+            let holder = holders.of(*address).filter(|_| error.is_in_use());
+            let whose = match holder {
+                Some(holder) if holder.node == config.name => return None,
+                Some(Holder { node, pid, .. }) => format!(" (node {node}, process {pid}, has it)"),
+                None => String::new(),
+            };
+            Some(match error.may_pass() {
+                true => {
+                    let longest = patience::LONGEST;
+                    format!("[listen.{name}]: a node would wait {longest:?} for its address{whose}, and end: {error}")
+                }
+                false => format!(
+                    "[listen.{name}]: a node of this user would end, unless it is given capabilities, as by the packaged unit: {error}"
+                ),
+            })
         });
         told.collect()
     }

@@ -31,7 +31,16 @@ fn addresses_that_a_node_could_not_have_are_told() {
     assert!(told.contains("would wait 5s") && told.contains("`ss -ltnp"), "{told}");
     // A node that runs may be the one to replace.
     let node = Process::start("check", "[listen.x]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n");
-    assert_eq!(missing(&node.addresses[0].to_string()), "");
+    let port = node.addresses[0].port();
+    assert_eq!(missing(&format!("127.0.0.1:{port}")), "");
+    // ... if it has the name of this one.
+    let text = format!("name = \"other\"\n[listen.x]\nkind = \"socks5\"\naddress = \"127.0.0.1:{port}\"\n");
+    let told = Relay::missing_addresses(&config(&text)).concat();
+    assert!(told.contains(&format!(", process {}, has it)", node.child.id())), "{told}");
+    // It is in nobody's way at an address that is not this host's.
+    let any = Process::start("check-any", "[listen.x]\nkind = \"socks5\"\naddress = \"0.0.0.0:0\"\nopen = true\n");
+    let told = missing(&format!("192.0.2.1:{}", any.addresses[0].port()));
+    assert!(told.contains("Cannot assign requested address"), "{told}");
 }
 
 #[test]
@@ -131,7 +140,7 @@ fn what_is_wrong_is_refused_with_its_line() {
             "either users or users_file, not both",
         ),
         ("[[route]]\nto = [\"*:1\", \"@none.txt\"]\naction = \"refuse\"".into(), 2, "none.txt: cannot be read"),
-        ("[exit]\nallow = [\"@\"]".into(), 2, "cannot be read: it is a directory"),
+        ("[exit]\nallow = [\"@\"]".into(), 2, "names no file"),
         (listen("socks5", "127.0.0.1:1", "to = \"a:1\""), 5, "has no 'to'"),
         (listen("socks5", "127.0.0.1:1", "proxy_protocol = \"v2\""), 5, "has no 'proxy_protocol'"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nproxy_protocol = \"v3\""), 6, "unknown variant `v3`"),
@@ -336,10 +345,17 @@ fn patterns_match_what_they_say() {
     ] {
         assert!(!matches(pattern, target), "{pattern} {target}");
     }
-    for wrong in ["", ":80", "a:0", "a:x", ".10.0.0.1", "a/b", "*:*", "10.0.0.1-10.0.0.9", "192.0.2.300:80", ".1"] {
+    for wrong in ["", ":80", ".10.0.0.1", "a/b", "10.0.0.1-10.0.0.9", "192.0.2.300:80", ".1"] {
         assert!(Pattern::parse(wrong).unwrap_err().contains("use a network (10.0.0.0/8)"), "{wrong}");
     }
     for (wrong, said) in [
+        ("a:0", "'a:0' is not a destination: '0' is not one port from 1 to 65535; all ports are meant without"),
+        (
+            "*:80-90",
+            "'*:80-90' is not a destination: '80-90' is not one port from 1 to 65535; all ports are meant without",
+        ),
+        ("*.example.jp", "'*.example.jp' is not a destination: write '.example.jp' for a domain and all below it"),
+        ("http://a", "'http://a' is not a destination: write the host alone, without 'http://'"),
         ("10.0.0.1/8", "10.0.0.1/8 is no network: 10.0.0.0/8 is the one around it"),
         ("10.0.0.0/33", "'10.0.0.0/33': the prefix of an IPv4 network has 0 to 32 bits"),
         ("[2001:db8::1/32]:443", "2001:db8::1/32 is no network: 2001:db8::/32 is the one around it"),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use ekiden_files::ConfigError;
+use ekiden_files::{ConfigError, ReadError};
 
 /// How often files are checked for changes.
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -33,6 +33,18 @@ pub enum Refused {
     Unread(String),
     /// It is wrong until it changes.
     Wrong(ConfigError),
+}
+
+impl Refused {
+    /// Of a file that gives no text: what is wrong with its content stays wrong until it changes.
+    pub fn of(file: &Path, error: ReadError) -> Self {
+        match error {
+            ReadError::NotText { .. } | ReadError::Foreign { .. } | ReadError::TooLong { .. } => {
+                Self::Wrong(ConfigError::whole(file, error))
+            }
+            other => Self::Unread(other.to_string()),
+        }
+    }
 }
 
 /// Changes with a file's content.

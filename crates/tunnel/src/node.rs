@@ -14,7 +14,7 @@ use ekiden_bpf::named::{self, Reason};
 use ekiden_keys::random_secret;
 use ekiden_net::patience;
 use ekiden_net::privileges::{Capability, has, keep_only};
-use ekiden_net::socket::{self, SocketError, TcpOptions};
+use ekiden_net::socket::{self, SocketError, TcpOptions, overlap};
 use ekiden_queue::Siblings;
 use ekiden_relay_proto::leg::About;
 use ekiden_service::status_socket::{self, Holder};
@@ -337,7 +337,13 @@ impl Node {
         }
         let control = bring_control(config)?;
         socket::check(&config.tcp).map_err(StartError::Tcp)?;
-        Ok((listen(config, socket::listen)?, control))
+        // The present listener may be in the way of its successor, and nothing else may.
+        let own = self.config.listen.as_ref().map(|own| own.address);
+        let fresh = listen(config, |address, only_v6, options| match own.is_some_and(|own| overlap(own, address)) {
+            true => socket::listen(address, only_v6, options),
+            false => socket::listen_alone(address, only_v6, options),
+        });
+        Ok((fresh?, control))
     }
 
     fn hello(&self, peer: usize, connection: u8) -> Hello {

@@ -60,10 +60,10 @@ pub fn validate(name: &str, hash: &str) -> Result<(), String> {
 }
 
 fn load(file: &Path) -> Result<Hashes, Refused> {
-    let unread = |reason: &dyn ToString| Refused::Unread(reason.to_string());
-    let opened = open(file, FileKind::Users).map_err(|error| unread(&error))?;
-    opened.check_private(file).map_err(|error| unread(&error))?;
-    let text = opened.text().map_err(|error| unread(&error))?;
+    let refused = |error| Refused::of(file, error);
+    let opened = open(file, FileKind::Users).map_err(refused)?;
+    opened.check_private(file).map_err(|error| Refused::Unread(error.to_string()))?;
+    let text = opened.text().map_err(refused)?;
     parse(&text, file).map_err(Refused::Wrong)
 }
 

@@ -115,7 +115,7 @@ impl<const N: usize> From<[Pattern; N]> for Destinations {
 }
 
 fn load(file: &Path) -> Result<List, Refused> {
-    let text = read(file, FileKind::Destinations).map_err(|error| Refused::Unread(error.to_string()))?;
+    let text = read(file, FileKind::Destinations).map_err(|error| Refused::of(file, error))?;
     List::parse(&text, file).map_err(Refused::Wrong)
 }
 

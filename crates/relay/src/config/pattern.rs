@@ -35,6 +35,12 @@ impl Pattern {
                 "'{text}' is not a destination: use a network (10.0.0.0/8), an address, a domain (.example.jp), a name or *, with or without :port ([2001:db8::/32]:80)"
             )
         };
+        if let Some(domain) = text.strip_prefix("*.") {
+            return Err(format!("'{text}' is not a destination: write '.{domain}' for a domain and all below it"));
+        }
+        if let Some((scheme, _)) = text.split_once("://") {
+            return Err(format!("'{text}' is not a destination: write the host alone, without '{scheme}://'"));
+        }
         // An IPv6 address whose last number may be a port: it would refuse, or allow, another host than was meant.
         if let Err(error @ AddressError::Ambiguous { .. }) = HostPort::optional(text) {
             return Err(error.to_string());
@@ -44,8 +50,15 @@ impl Pattern {
             _ => (text, None),
         };
         let port = match port {
-            Some(port) if !port.bytes().all(|byte| byte.is_ascii_digit()) => return Err(wrong()),
-            Some(port) => Some(port.parse().ok().filter(|&port| port != 0u16).ok_or_else(wrong)?),
+            Some(port) => {
+                let number = port.bytes().all(|byte| byte.is_ascii_digit()).then(|| port.parse().ok()).flatten();
+                let wrong = || {
+                    format!(
+                        "'{text}' is not a destination: '{port}' is not one port from 1 to 65535; all ports are meant without"
+                    )
+                };
+                Some(number.filter(|&number| number != 0u16).ok_or_else(wrong)?)
+            }
             None => None,
         };
         let bare = hosts.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(hosts);

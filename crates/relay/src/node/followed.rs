@@ -12,10 +12,9 @@ use crate::shared::Node;
 pub async fn keep(node: Arc<Node>) {
     loop {
         sleep(CHECK_INTERVAL).await;
-        let mut changed = node.config().followed();
-        changed.retain(|file| file.has_changed());
-        // A long one takes a while: streams go on meanwhile.
-        if !changed.is_empty() && spawn_blocking(move || refresh(&changed)).await.is_ok_and(|is_new| is_new) {
+        let files = node.config().followed();
+        // A long one takes a while, and a file system may not answer at all: streams go on meanwhile.
+        if !files.is_empty() && spawn_blocking(move || refresh(&files)).await.is_ok_and(|is_new| is_new) {
             node.files_changed();
         }
     }
@@ -23,5 +22,5 @@ pub async fn keep(node: Arc<Node>) {
 
 /// Whether any of the files says something new.
 fn refresh(files: &[Arc<dyn Follow>]) -> bool {
-    files.iter().filter(|file| file.refresh()).count() > 0
+    files.iter().filter(|file| file.has_changed() && file.refresh()).count() > 0
 }

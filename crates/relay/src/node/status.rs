@@ -134,7 +134,17 @@ pub fn processes() -> Vec<u32> {
 
 /// Where the nodes of this network namespace listen, and their processes.
 #[derive(Default)]
-pub struct Holders(Vec<(SocketAddr, u32)>);
+pub struct Holders(Vec<Holder>);
+
+/// A node that listens.
+#[derive(Debug, Clone)]
+pub struct Holder {
+    address: SocketAddr,
+    /// Its name.
+    pub node: String,
+    /// Its process.
+    pub pid: u32,
+}
 
 impl Holders {
     /// Asks all nodes. One that is stopped is waited for.
@@ -142,14 +152,15 @@ impl Holders {
         let running = processes().into_iter().filter_map(|process| ask(process).ok());
         let address = |listener: &ListenerStatus| listener.address.parse().ok();
         let of = |node: Running| {
-            node.listeners.iter().filter_map(address).map(|address| (address, node.pid)).collect::<Vec<_>>()
+            let addresses = node.listeners.iter().filter_map(address);
+            addresses.map(|address| Holder { address, node: node.node.clone(), pid: node.pid }).collect::<Vec<_>>()
         };
         Self(running.flat_map(of).collect())
     }
 
-    /// The process of a node that is in the way of a listener there.
-    pub fn of(&self, address: SocketAddr) -> Option<u32> {
-        self.0.iter().find(|(other, _)| overlap(*other, address)).map(|(_, process)| *process)
+    /// A node that is in the way of a listener there.
+    pub fn of(&self, address: SocketAddr) -> Option<&Holder> {
+        self.0.iter().find(|holder| overlap(holder.address, address))
     }
 }
 
@@ -177,7 +188,13 @@ fn of(node: &Node, listeners: &Mutex<Vec<ListenerStatus>>) -> Running {
         },
         streams: node.busy() as u64,
         peers: node.pool.status(|name| node.builds.of(name), |name| node.lines.is_troubled(name)),
-        nodes: sorted(node.node_streams.open(), |owner| node.builds.of(owner)),
+        nodes: {
+            let mut nodes = sorted(node.node_streams.open(), |owner| node.builds.of(owner));
+            nodes
+                .iter_mut()
+                .for_each(|open| open.name = config.node_of_key(&open.name).unwrap_or(&open.name).to_owned());
+            nodes
+        },
         users: sorted(node.users.open(), |_| None),
         clients: clients.len() as u64,
         limits: limits(node, &clients),

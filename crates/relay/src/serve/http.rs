@@ -352,9 +352,10 @@ impl Client<'_> {
         let arrival = if is_kept { None } else { origin.upstream.arrival(self.node, false) };
         let Origin { upstream: Upstream { side, peer, .. }, reader, .. } = &mut origin;
         reader.came = arrival.as_ref().map(Arrival::came);
+        let asked = Asked::new(self.caller.address(), "http", &request.target);
         let lost = |error, has_begun| {
             let broken = Broken { error, is_beyond: true };
-            Asked::new(self.caller.address(), "http", &request.target).log_broken(self.node, peer.as_deref(), &broken);
+            asked.log_broken(self.node, peer.as_deref(), &broken);
             if has_begun { Failed::Reset(broken.error) } else { gone(&broken.error) }
         };
         let watched = leg.map(|leg| self.node.overlay.watch(side.stream.socket(), &leg));
@@ -368,7 +369,11 @@ impl Client<'_> {
             let failed = lost(error, false);
             match is_kept && !has_its_reason {
                 true => Ok(Outcome::Close),
-                false if is_end => Err(Failed::Tell(502, "the origin closed the connection without a response".into())),
+                false if is_end => {
+                    let wrong = "the origin closed the connection without a response";
+                    asked.log_answer(self.node, wrong);
+                    Err(Failed::Tell(502, wrong.into()))
+                }
                 false => Err(failed),
             }
         };
@@ -391,6 +396,14 @@ impl Client<'_> {
             // This is an error of the request's body: that of a response comes only after the response has begun.
             Failed::Reset(PumpError::Malformed(reason)) if !exchange.has_begun() => Failed::Tell(400, reason.into()),
             Failed::Lost(error) => lost(error, exchange.has_begun()),
+            Failed::Tell(502, wrong) => {
+                let wrong = match wrong.contains("origin") {
+                    true => wrong,
+                    false => format!("the origin's response: {wrong}"),
+                };
+                asked.log_answer(self.node, &wrong);
+                Failed::Tell(502, wrong)
+            }
             other => other,
         })?;
         match sent {

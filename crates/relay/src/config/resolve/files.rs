@@ -59,12 +59,17 @@ impl Resolver<'_> {
         named: &Spanned<String>,
         read: fn(&Path) -> Result<T, Refused>,
     ) -> Result<T> {
+        if named.get_ref().is_empty() {
+            return Err(self.error(Some(named.span()), "names no file".into()));
+        }
         let file = self.beside(named);
         if let Some(known) = known.borrow().get(&file) {
             return Ok(known.clone());
         }
         let fresh = read(&file).map_err(|refused| match refused {
             Refused::Unread(reason) => self.error(Some(named.span()), format!("{}: {reason}", file.display())),
+            // Of the file as a whole: it may be the wrong one.
+            Refused::Wrong(error) if error.line.is_none() => self.error(Some(named.span()), error.to_string()),
             Refused::Wrong(error) => error,
         })?;
         known.borrow_mut().insert(file, fresh.clone());

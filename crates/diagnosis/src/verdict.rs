@@ -21,6 +21,10 @@ const POLICED_US: f64 = 1_000.0;
 const WAIT_PART: f64 = 0.1;
 /// Limit on the delivery rate of a full line, as a multiple of the mean rate.
 const OUTRUN: f64 = 2.0;
+/// A load stands still at times if its median tenth of a second brought less than this part of its best one. A full line does not.
+const LULL_PART: f64 = 1.0 / 3.0;
+/// Least number of tenths that tell.
+const TENTHS_LEAST: usize = 5;
 /// About the size of a full segment over Ethernet, in bytes.
 const SEGMENT: u64 = 1_500;
 /// Longest interval between two samples of a connection, in microseconds.
@@ -69,12 +73,32 @@ pub fn cause(load: &Load) -> Option<Cause> {
     all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, cause)| cause)
 }
 
-/// What of the path limited a load, where the path did.
+/// What of the path limited a load, where the path did. A line that a load left empty at times was not full.
+pub fn path_limit(
+    load: &Load,
+    rows: &[&[Row]],
+    peaks: &[Peak],
+    idle_us: f64,
+    added: Option<Added>,
+) -> Option<PathLimit> {
+    path_limit_while_sending(load, rows, peaks, idle_us, added)
+        .filter(|limit| *limit != PathLimit::Line || !stands_still(load))
+}
+
+/// Whether lost segments held a load up for much of its time, as runs of losses do.
+fn stands_still(load: &Load) -> bool {
+    let mut tenths = load.tenths_bytes.clone();
+    tenths.sort_unstable();
+    let best = tenths.last().copied().unwrap_or_default() as f64;
+    load.retransmits > 0 && tenths.len() >= TENTHS_LEAST && (tenths[tenths.len() / 2] as f64) < best * LULL_PART
+}
+
+/// The same, of the time in which it was not held up.
 ///
 /// `rows` are the samples of each sender, `peaks` how evenly the only receiver's bytes came. A queue that grows under load shows a line;
 /// losses without a queue show a policer where an episode takes much of a window at once, and random loss where it takes single segments.
 /// `added` is what small messages took longer.
-pub fn path_limit(
+fn path_limit_while_sending(
     load: &Load,
     rows: &[&[Row]],
     peaks: &[Peak],
@@ -299,6 +323,11 @@ impl FirstEpisode {
 /// The remark about a window or a buffer that only limits the queue of a full line.
 const FULL: &str = "but a queue stands, so the line is full, and a larger one would only make the queue longer";
 
+/// The remark about a window or a buffer that fills because what is lost in front of it has not come again.
+fn held_up(load: &Load) -> String {
+    format!("but losses held it up: {} segments were sent again, and it fills until they have come", load.retransmits)
+}
+
 /// Whether round trips are long for the path, and not by a queue of the other direction, whatever kept the sender back.
 fn has_queue(load: &Load, added: Option<Added>) -> bool {
     let base_us = load.rtt_min_us as f64;
@@ -336,20 +365,22 @@ pub fn sentence(load: &Load, asked: &LoadSettings, latency: Option<&Latency>) ->
             "{carried}: the receiver's window limited it {} % of the time; {}",
             percent(shares.receive_window),
             match (asked.window_bytes.map(u64::from), asked.receive_buffer_bytes) {
-                (window, buffer) if has_queue && !is_less_than_a_segment(window.or(buffer)) => FULL,
-                (Some(window), Some(buffer)) if buffer < window => "--receive-buffer asked for it",
-                (Some(_), _) => "--window asked for it",
-                (None, Some(_)) => "--receive-buffer asked for it",
-                (None, None) => "a larger receive buffer (tcp_rmem) helps",
+                _ if stands_still(load) => held_up(load),
+                (window, buffer) if has_queue && !is_less_than_a_segment(window.or(buffer)) => FULL.into(),
+                (Some(window), Some(buffer)) if buffer < window => "--receive-buffer asked for it".into(),
+                (Some(_), _) => "--window asked for it".into(),
+                (None, Some(_)) => "--receive-buffer asked for it".into(),
+                (None, None) => "a larger receive buffer (tcp_rmem) helps".into(),
             }
         ),
         Cause::SendBuffer => format!(
             "{carried}: the send buffer limited it {} % of the time; {}",
             percent(shares.send_buffer),
             match asked.send_buffer_bytes {
-                buffer if has_queue && !is_less_than_a_segment(buffer) => FULL,
-                Some(_) => "--send-buffer asked for it",
-                None => "a larger one (tcp_wmem) helps",
+                _ if stands_still(load) => held_up(load),
+                buffer if has_queue && !is_less_than_a_segment(buffer) => FULL.into(),
+                Some(_) => "--send-buffer asked for it".into(),
+                None => "a larger one (tcp_wmem) helps".into(),
             }
         ),
         Cause::Path(limit) => {

@@ -134,10 +134,10 @@ fn of_node(running: &Running, columns: Option<usize>) -> String {
         ""
     };
     let mut text = format!(
-        "node {}: {} streams of {} clients; {state}process {}, for {}, ekiden {}\n",
+        "node {}: {} of {}; {state}process {}, for {}, ekiden {}\n",
         running.node,
-        running.streams,
-        running.clients,
+        out::amount(running.streams as usize, "stream"),
+        out::amount(running.clients as usize, "client"),
         running.pid,
         out::ago(running.running_s as f64),
         running.version

@@ -193,8 +193,12 @@ fn read(file: &Path) -> Result<(String, Result<(), Exposed>), KeyFileError> {
 /// All of `text`, or no file.
 fn write_new(file: &Path, text: &str) -> Result<(), KeyFileError> {
     let mut open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file).map_err(|source| {
-        let exists = source.kind() == io::ErrorKind::AlreadyExists;
-        error(file, if exists { "is there already, and no key is overwritten".into() } else { source.to_string() })
+        let reason = match source.kind() {
+            io::ErrorKind::AlreadyExists => "is there already, and no key is overwritten".into(),
+            io::ErrorKind::NotFound => "cannot be made: its folder is not there (`mkdir` makes it)".into(),
+            _ => source.to_string(),
+        };
+        error(file, reason)
     })?;
     open.write_all(text.as_bytes()).and_then(|()| open.sync_all()).map_err(|source| {
         // What was created a moment ago holds nothing of use.

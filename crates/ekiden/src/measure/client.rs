@@ -160,7 +160,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let server = match args.iperf3 {
         true => Server { name: with_port(args.target.name(), ekiden_iperf3::PORT), security: None, via: None },
-        false => args.target.server()?,
+        false => args.target.server("measure client")?,
     };
     if let Some(Err(error)) = args.via.as_deref().map(str::parse::<HostPort>) {
         misused(&format!("--via: {error}"));

@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for record in [&args.record, &args.picture].into_iter().flatten() {
         check_target(record, args.force).with_context(|| record.display().to_string())?;
     }
-    let server = args.target.server()?;
+    let server = args.target.server("measure path")?;
     out::note(args.width.wrapped(
         "at most ten bandwidth-delay products, or 300 kB, in each direction; twice that where a policer is sought",
     ));

@@ -42,7 +42,7 @@ impl Target {
     }
 
     /// The server, with keys.
-    pub fn server(&self) -> anyhow::Result<Server> {
+    pub fn server(&self, command: &'static str) -> anyhow::Result<Server> {
         if self.open {
             return Ok(Server { name: with_port(&self.server, PORT), security: None, via: None });
         }
@@ -54,7 +54,7 @@ impl Target {
         let Some(file) = &self.config else {
             misused("with which key? Give --config, --key with --fingerprint, or --open for a server that is open");
         };
-        let config = Config::load(file).map_err(|error| whose(file, "measure client", error))?;
+        let config = Config::load(file).map_err(|error| whose(file, command, error))?;
         let (name, written) = match self.server.split_once(':') {
             Some((name, port)) if config.peers.contains_key(name) => (name, Some(port)),
             _ => (self.server.as_str(), None),
@@ -142,7 +142,7 @@ mod tests {
             std::fs::write(&file, format!("key_file = \"node.key\"\n{listener}{peer}")).unwrap();
             let config = Some(file.clone());
             let target = Target { server: server.into(), config, key: None, fingerprint: None, open: false };
-            assert_eq!(target.server().unwrap().name, expected);
+            assert_eq!(target.server("measure client").unwrap().name, expected);
         }
     }
 }

@@ -51,6 +51,9 @@ impl Client<'_> {
             if !matches!(answered, Err(Failed::Reset(_))) {
                 control.quit();
             }
+            if let Err(Failed::Tell(502, wrong)) = &answered {
+                asked.log_answer(self.node, wrong);
+            }
             answered
         };
         match exchange.attended(fetching).await {

@@ -5,7 +5,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, TcpStream as StdStream};
+use std::net::{Shutdown, SocketAddr, TcpStream as StdStream};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -13,9 +13,11 @@ use std::task::{Context, Poll, ready};
 use ekiden_keys::Fingerprint;
 use ekiden_net::socket::{self, KeepaliveTimeouts};
 use ekiden_net::tcp_info::tcp_info;
+use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use crate::hosts::Unsecured;
 use crate::session::Session;
 use crate::wire::{self, is_transient};
 
@@ -55,17 +57,43 @@ impl Connection {
     /// been sent an alert.
     pub async fn start_tls(socket: TcpStream, session: Session) -> io::Result<Self> {
         let connection = Self { socket, tls: Some(Tls(Box::new(Mutex::new(session)))) };
-        match connection.shake_hands().await {
+        match connection.shake_hands().await.and_then(|()| connection.speaks_leg_protocol()) {
             Ok(()) => Ok(connection),
             Err(error) => {
-                // Sends the alert without waiting until the socket is writable: an alert is short, and all that was sent before
-                // it has been taken.
-                if let Some(tls) = &connection.tls {
-                    let _ = tls.lock().flush(|records| socket::send(&connection.socket, records, false));
-                }
+                connection.send_alert();
                 connection.end_cleanly();
                 Err(error)
             }
+        }
+    }
+
+    /// The same of a host's connection.
+    ///
+    /// # Errors
+    /// The handshake failed. The host has been sent an alert, if there is one for that, and may still have to read it.
+    pub(crate) async fn start_tls_of_host(socket: TcpStream, session: Session) -> Result<Self, Unsecured> {
+        let connection = Self { socket, tls: Some(Tls(Box::new(Mutex::new(session)))) };
+        match connection.shake_hands().await {
+            Ok(()) => Ok(connection),
+            Err(why) => {
+                connection.send_alert();
+                Err(Unsecured { why, socket: connection.socket })
+            }
+        }
+    }
+
+    /// Sends the alert without waiting until the socket is writable: an alert is short, and all that was sent before it has been
+    /// taken.
+    fn send_alert(&self) {
+        if let Some(tls) = &self.tls {
+            let _ = tls.lock().flush(|records| socket::send(&self.socket, records, false));
+        }
+    }
+
+    fn speaks_leg_protocol(&self) -> io::Result<()> {
+        match self.tls.as_ref().is_some_and(|tls| tls.lock().is_our_protocol()) {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "it speaks another protocol over TLS")),
         }
     }
 
@@ -84,9 +112,14 @@ impl Connection {
         self.socket.local_addr()
     }
 
-    /// With TLS, the key that the other side has proven to have.
+    /// With TLS, the key that the other node has proven to have.
     pub fn peer_key(&self) -> Option<Fingerprint> {
         self.tls.as_ref()?.lock().peer_key().map(|key| Fingerprint::of(key))
+    }
+
+    /// With TLS, the certificate that the host has shown.
+    pub fn peer_certificate(&self) -> Option<Vec<u8>> {
+        self.tls.as_ref()?.lock().peer_key().map(|certificate| certificate.to_vec())
     }
 
     /// Whether there may be something to receive.
@@ -156,6 +189,15 @@ impl Connection {
         }
     }
 
+    /// Whether a host has ended its side, if it has sent nothing before that was not received: 0 says so, also of a node that has ended its
+    /// connection.
+    pub fn peek_end(&self) -> io::Result<usize> {
+        match self.is_of_host() {
+            true => self.try_peek(&mut [0]),
+            false => self.socket.try_io(Interest::READABLE, || socket::peek(&self.socket, &mut [0])),
+        }
+    }
+
     /// Whether a connection that should be silent is silent and alive. Messages of TLS itself do not count.
     pub fn is_quiet(&self) -> bool {
         is_quiet(&self.socket, self.tls.as_ref())
@@ -192,6 +234,19 @@ impl Connection {
         wire::send_last(self, bytes)
     }
 
+    /// Sends the end behind all that was sent: with a host's TLS close_notify and then FIN, else FIN alone.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`]: the socket does not take close_notify yet. [`Connection::poll_flush`] must follow, and then this again.
+    pub fn shut_down(&self) -> io::Result<()> {
+        if let Some(tls) = self.tls.as_ref().filter(|_| self.is_of_host()) {
+            let mut session = tls.lock();
+            session.close()?;
+            session.flush(|records| self.write(records, false))?;
+        }
+        SockRef::from(&self.socket).shutdown(Shutdown::Write)
+    }
+
     /// When the connection is closed from now on, the kernel delivers what was sent, then the end of the connection. If it
     /// cannot, the connection is reset: the other side never sees a false end.
     pub fn end_cleanly(&self) {
@@ -203,6 +258,11 @@ impl Connection {
         self.end_cleanly();
         // If this fails, the kernel only gives up sooner.
         let _ = socket::pause_longest(&self.socket);
+    }
+
+    /// The socket itself. `None` if there is TLS on it.
+    pub fn into_socket(self) -> Option<TcpStream> {
+        self.tls.is_none().then_some(self.socket)
     }
 
     /// Takes the socket out of the event loop. `None` if there is TLS on it.
@@ -261,10 +321,12 @@ impl Connection {
             }
             poll_fn(|cx| self.poll_flush(cx)).await?;
         }
-        match tls.lock().is_our_protocol() {
-            true => Ok(()),
-            false => Err(io::Error::new(io::ErrorKind::InvalidData, "it speaks another protocol over TLS")),
-        }
+        Ok(())
+    }
+
+    /// Whether a host speaks TLS on it.
+    fn is_of_host(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.lock().is_host())
     }
 }
 

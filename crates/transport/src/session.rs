@@ -5,7 +5,10 @@
 //! nothing moves it has no buffer at all.
 //!
 //! Before a key is proven, less of what has not come in whole is kept: `WAITING_UNPROVEN`.
+//!
+//! With a host, close_notify is the end of a direction, and the other one may go on (RFC 8446 §6.1). With a node it ends the connection.
 
+mod explained;
 mod sink;
 
 use std::cell::{Cell, RefCell};
@@ -16,9 +19,11 @@ use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus};
-use rustls::{AlertDescription, CertificateError, CommonState, Error, InvalidMessage, PeerIncompatible};
+use rustls::{CommonState, Error, ProtocolVersion};
 
 use crate::budget::{self, Room};
+pub use explained::{OwnKeyRefusedError, is_own_key_refused};
+use explained::{explained, explained_of_host};
 use sink::Sink;
 
 /// The most payload of a record (RFC 8446 §5.1), and the other bytes of a record: header, content type, tag.
@@ -35,11 +40,16 @@ const ENCRYPTED_PIECE: usize = 4 * (RECORD + RECORD_OVERHEAD);
 /// has 2,000. The dialled node may send as much as two records hold.
 const WAITING_UNPROVEN: usize = 4 << 10;
 const WAITING: usize = 2 * (RECORD + RECORD_OVERHEAD);
+/// The same of a host that has said its hello, which may send the certificates that it was asked for.
+pub const CERTIFICATE_MOST: usize = RECORD;
 
 /// By how many bytes records without payload may exceed the payload, after the handshake. Nodes send no session tickets, a change of keys has
 /// 27 bytes and comes every 16 million records, and nothing else is without payload. Without a bound the other side would keep a caller of
 /// [`Session::receive`] busy for as long as it sends.
 const WITHOUT_PAYLOAD: usize = 64 << 10;
+
+/// The other bytes of a record of TLS 1.2, with the explicit nonce of AES-GCM (RFC 5288 §3).
+const RECORD_OVERHEAD_TLS12: usize = 5 + 8 + 16;
 
 thread_local! {
     /// The buffer in which records are decrypted.
@@ -61,6 +71,8 @@ pub struct Session {
     end_of_input: Option<EndOfInput>,
     /// By how many bytes records without payload exceed the payload.
     without_payload: usize,
+    /// Whether the other side is a host, and no node.
+    is_host: bool,
 }
 
 /// How the other side ended the connection.
@@ -119,9 +131,19 @@ impl Session {
         Self::new(Role::Server(connection))
     }
 
+    /// A session with a host that connects.
+    pub fn host(connection: UnbufferedServerConnection) -> Self {
+        Self { is_host: true, ..Self::server(connection) }
+    }
+
     fn new(role: Role) -> Self {
         let (partial, decrypted, encrypted) = (Vec::new(), Vec::new(), Encrypted::default());
-        Self { role, partial, decrypted, taken: 0, encrypted, end_of_input: None, without_payload: 0 }
+        Self { role, partial, decrypted, taken: 0, encrypted, end_of_input: None, without_payload: 0, is_host: false }
+    }
+
+    /// Whether the other side is a host.
+    pub fn is_host(&self) -> bool {
+        self.is_host
     }
 
     /// Whether the handshake is not over.
@@ -129,7 +151,7 @@ impl Session {
         self.common().is_handshaking()
     }
 
-    /// The other side's public key. It is proven once the handshake is over.
+    /// A node's public key, or a host's certificate. It is proven once the handshake is over.
     pub fn peer_key(&self) -> Option<&CertificateDer<'_>> {
         self.common().peer_certificates()?.first()
     }
@@ -274,7 +296,12 @@ impl Session {
         read: &mut impl FnMut(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let is_unproven = self.is_handshaking() && matches!(self.role, Role::Server(_));
-        let most = if is_unproven { WAITING_UNPROVEN } else { WAITING };
+        let has_said_hello = || self.common().negotiated_cipher_suite().is_some();
+        let most = match is_unproven {
+            true if self.is_host && has_said_hello() => CERTIFICATE_MOST,
+            true => WAITING_UNPROVEN,
+            false => WAITING,
+        };
         DECRYPTION_BUFFER.with_borrow_mut(|room| {
             let before = self.partial.len();
             if before >= most {
@@ -306,7 +333,11 @@ impl Session {
     fn process(&mut self, input: &mut [u8], sink: &mut Sink<'_>, what: ToEncrypt<'_>) -> io::Result<usize> {
         let used = self.advance(input, sink, what)?;
         if !self.is_handshaking() {
-            let others = used.saturating_sub(sink.payload + sink.records * RECORD_OVERHEAD);
+            let overhead = match self.common().protocol_version() {
+                Some(ProtocolVersion::TLSv1_2) => RECORD_OVERHEAD_TLS12,
+                _ => RECORD_OVERHEAD,
+            };
+            let others = used.saturating_sub(sink.payload + sink.records * overhead);
             self.without_payload = (self.without_payload + others).saturating_sub(sink.payload);
         }
         if self.without_payload > WITHOUT_PAYLOAD {
@@ -332,12 +363,18 @@ impl Session {
                     };
                 }
                 Err(error) => {
-                    // One more step encrypts the alert that tells the other side.
-                    let _ = self.step(&mut input[used..], sink, ToEncrypt::Nothing);
+                    // Further steps encrypt what was to be said before, and the alert that tells the other side.
+                    while self.common().wants_write()
+                        && matches!(self.step(&mut input[used..], sink, ToEncrypt::Nothing).1, Ok(Step::Continue))
+                    {
+                    }
                     // From now on nothing that arrives is decrypted.
                     self.end_of_input = Some(EndOfInput::Truncated);
                     // The other side cannot refuse this side's key before it has seen it.
-                    return Err(explained(&error, self.common().negotiated_cipher_suite().is_some()));
+                    return Err(match self.is_host {
+                        true => explained_of_host(&error),
+                        false => explained(&error, self.common().negotiated_cipher_suite().is_some()),
+                    });
                 }
             }
         }
@@ -431,50 +468,6 @@ impl Encrypted {
 /// The name of the leg protocol with each version that this node speaks, as in ALPN (RFC 7301), the one that it prefers first.
 pub fn protocols() -> Vec<Vec<u8>> {
     VERSIONS.iter().map(|version| format!("ekiden/{version}").into_bytes()).collect()
-}
-
-/// The other node's refusal of this one's key.
-#[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("it does not take this node's key")]
-pub struct OwnKeyRefusedError;
-
-/// Whether a handshake failed because the other node refused this one, and not this one the other.
-pub fn is_own_key_refused(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|error| error.is::<OwnKeyRefusedError>())
-}
-
-/// Turns an error of TLS into one for a node's operator. [`io::ErrorKind::PermissionDenied`]: one of the two nodes refuses
-/// the other's key. [`io::ErrorKind::Unsupported`]: the other one takes no keys. [`io::ErrorKind::InvalidData`]: anything
-/// else. `is_known`: the other side may have seen this one's key.
-fn explained(error: &Error, is_known: bool) -> io::Error {
-    use io::ErrorKind::{InvalidData, PermissionDenied};
-    let versions = VERSIONS.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
-    let plain = "it does not speak TLS: it has a plain_key_file, or is no ekiden node";
-    match error {
-        Error::InvalidCertificate(CertificateError::Other(error)) => {
-            io::Error::new(PermissionDenied, error.to_string())
-        }
-        Error::AlertReceived(AlertDescription::CertificateUnknown) if is_known => {
-            io::Error::new(PermissionDenied, OwnKeyRefusedError)
-        }
-        Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => io::Error::new(
-            InvalidData,
-            format!("it speaks no version of the leg protocol that this node does ({versions}), or is no ekiden node"),
-        ),
-        // With this alert a listener for clients answers TLS.
-        Error::AlertReceived(AlertDescription::HandshakeFailure) => {
-            io::Error::new(InvalidData, "it refuses to speak TLS: its address is not that of a leg listener")
-        }
-        // With this alert a measuring server without keys answers TLS.
-        Error::AlertReceived(AlertDescription::AccessDenied) => {
-            io::Error::new(io::ErrorKind::Unsupported, "it serves without keys")
-        }
-        Error::InvalidMessage(InvalidMessage::InvalidContentType) => io::Error::new(InvalidData, plain),
-        Error::PeerIncompatible(
-            PeerIncompatible::IncorrectCertificateTypeExtension | PeerIncompatible::UnsolicitedCertificateTypeExtension,
-        ) => io::Error::new(InvalidData, "it speaks TLS but is no ekiden node"),
-        other => io::Error::new(InvalidData, format!("TLS: {other}")),
-    }
 }
 
 #[cfg(test)]

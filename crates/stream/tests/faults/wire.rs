@@ -57,7 +57,12 @@ impl End {
                 let n = self.send(world, &bytes)?;
                 world.ends[self.0].pending.drain(..n);
             }
-            Ok(())
+            let end = &world.ends[self.0];
+            match end.owes_close {
+                true if !end.writable && !end.write_closed => Err(ErrorKind::WouldBlock.into()),
+                true => world.sends_close(self.0),
+                false => Ok(()),
+            }
         })
     }
 }
@@ -153,11 +158,15 @@ impl Wire for End {
     }
 
     fn has_pending(&self) -> bool {
-        world(|world| !world.ends[self.0].pending.is_empty())
+        world(|world| !world.ends[self.0].pending.is_empty() || world.ends[self.0].owes_close)
     }
 
     fn unsent(&self) -> usize {
         0
+    }
+
+    fn ends_by_close(&self) -> bool {
+        self.may_be_spliced()
     }
 
     fn may_be_spliced(&self) -> bool {
@@ -200,7 +209,10 @@ impl Wire for End {
     }
 
     fn has_unsent(&self) -> bool {
-        world(|world| world.ends[self.0].has_unsent())
+        world(|world| {
+            let end = &world.ends[self.0];
+            (end.owes_close || !end.pending.is_empty()) && end.is_with_host || end.has_unsent()
+        })
     }
 
     fn has_received_end(&self) -> bool {
@@ -230,6 +242,10 @@ impl Wire for End {
     fn shut_down(&self) -> io::Result<()> {
         if self.is_dead() {
             return Ok(());
+        }
+        if world(|world| world.ends[self.0].needs_close()) {
+            world(|world| world.ends[self.0].owes_close = true);
+            self.flush()?;
         }
         world(|world| {
             world.trace(|| format!("{}: says its end", self.0));

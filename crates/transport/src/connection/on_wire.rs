@@ -1,14 +1,12 @@
 //! The kernel's connection as streams use it.
 
 use std::io;
-use std::net::Shutdown;
 use std::task::{Context, Poll};
 
 use ekiden_net::socket;
 use ekiden_net::splice::PooledPipe;
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_tcp_info::TcpInfo;
-use socket2::SockRef;
 use tokio::io::Interest;
 
 use super::Connection;
@@ -63,6 +61,10 @@ impl Wire for Connection {
         self.unsent()
     }
 
+    fn ends_by_close(&self) -> bool {
+        self.plain().is_some()
+    }
+
     fn may_be_spliced(&self) -> bool {
         self.plain().is_some()
     }
@@ -80,7 +82,8 @@ impl Wire for Connection {
     }
 
     fn has_unsent(&self) -> bool {
-        socket::has_unsent(self.socket())
+        // To a node an answer of TLS itself waits for the next data.
+        self.is_of_host() && self.has_pending() || socket::has_unsent(self.socket())
     }
 
     fn has_received_end(&self) -> bool {
@@ -104,7 +107,7 @@ impl Wire for Connection {
     }
 
     fn shut_down(&self) -> io::Result<()> {
-        SockRef::from(self.socket()).shutdown(Shutdown::Write)
+        self.shut_down()
     }
 
     fn end_cleanly(&self) {

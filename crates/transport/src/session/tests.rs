@@ -7,6 +7,8 @@ use indexmap::IndexMap;
 use rustls::crypto::cipher::{OutboundChunks, OutboundPlainMessage};
 use rustls::{ConnectionTrafficSecrets, ContentType, ProtocolVersion};
 
+mod hosts;
+
 use super::*;
 use crate::tls::Prepared;
 use ekiden_keys::{Fingerprint, Identity};

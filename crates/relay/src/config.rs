@@ -10,10 +10,12 @@ mod raw;
 mod resolve;
 pub mod route;
 mod show;
+pub mod tls;
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ekiden_congestion::Tunables;
 pub use ekiden_files::ConfigError;
@@ -31,6 +33,7 @@ use crate::access::logins::Users;
 use crate::config::classes::Classes;
 use crate::config::overlay::Overlay;
 use crate::config::route::{Pattern, Routes};
+use crate::config::tls::ListenerTls;
 use ekiden_config::words;
 pub use ekiden_config::{Key, Section};
 pub use limits::Limits;
@@ -151,6 +154,8 @@ pub struct Listener {
     pub proxy_protocol_from: Vec<IpNet>,
     /// The service class of its clients' streams.
     pub class: Option<String>,
+    /// TLS with its clients.
+    pub tls: Option<Arc<ListenerTls>>,
     /// The TCP settings of connections accepted here.
     pub tcp: Tcp,
 }
@@ -311,7 +316,7 @@ impl fmt::Display for Listener {
 impl Listener {
     /// Whether its clients say who they are.
     pub fn has_users(&self) -> bool {
-        self.kind.users().is_some_and(|users| !users.is_empty())
+        self.asks_for_certificates() || self.kind.users().is_some_and(|users| !users.is_empty())
     }
 
     /// Whether a connection from this address must begin with a PROXY protocol header, which says who its client is.

@@ -11,6 +11,7 @@ mod http;
 mod leg;
 mod login;
 mod mixed;
+mod secure;
 mod socks;
 mod timeouts;
 mod transparent;
@@ -103,15 +104,19 @@ async fn prepare(
     let stream = match &listener.kind {
         ListenerKind::Leg(_) => None,
         ListenerKind::Forward { .. } => forward::prepare(node, &listener, stream, caller).await,
-        ListenerKind::Socks5 { .. } => {
-            socks::prepare(node, &listener, current, socks::Version::Five, stream, caller).await
-        }
         ListenerKind::Transparent { .. } => transparent::prepare(node, &listener, stream, caller).await,
-        ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, current, stream, caller)).await,
-        ListenerKind::Mixed { .. } => match mixed::socks_version(node, &stream).await? {
-            Some(version) => socks::prepare(node, &listener, current, version, stream, caller).await,
-            None => Box::pin(http::prepare(node, listener, current, stream, caller)).await,
-        },
+        ListenerKind::Socks5 { .. } | ListenerKind::Http { .. } | ListenerKind::Mixed { .. } => {
+            let client = Box::pin(secure::accept(node, &listener, stream, caller)).await?;
+            let socks = match &listener.kind {
+                ListenerKind::Http { .. } => None,
+                ListenerKind::Mixed { .. } => mixed::socks_version(node, &client.0).await?,
+                _ => Some(socks::Version::Five),
+            };
+            match socks {
+                Some(version) => socks::prepare(node, &listener, current, version, client, caller).await,
+                None => Box::pin(http::prepare(node, listener, current, client, caller)).await,
+            }
+        }
     }?;
     // Boxed: the future of a running stream would otherwise reserve room for it twice.
     let stream = Box::new(stream);
@@ -129,7 +134,9 @@ impl Stream {
         asked: Box<Asked>,
     ) -> Self {
         let mut stream = Self { client: Side::host(client), upstream, first, busy, asked, user: None };
-        (stream.client.was_sent_little, stream.upstream.side.was_sent_little) = (true, true);
+        // Before its stream a client that speaks TLS was sent more than a reply.
+        (stream.client.was_sent_little, stream.upstream.side.was_sent_little) =
+            (stream.client.stream.plain().is_some(), true);
         stream
     }
 

@@ -49,8 +49,8 @@ const STRANGERS: usize = 2;
 /// they leave the rest to others.
 const IDLE_LEGS: usize = 4;
 
-/// Strangers may hold one in `MEMORY` bytes of `limits.memory`, and so may incomplete HTTP heads of clients: too few for
-/// streams to become slower.
+/// Strangers may hold one in `MEMORY` bytes of `limits.memory`, and so may TLS handshakes and incomplete HTTP heads of clients: too few
+/// for streams to become slower.
 const MEMORY: usize = 4;
 
 /// What one address may have of that: as many connections as a node dials at a time. If `limits.client_connections` is larger,
@@ -104,6 +104,8 @@ pub struct Node {
     pub strangers: Strangers,
     /// ... and how many of them each address makes in a second.
     pub handshakes: Arc<Quotas<ClientKey>>,
+    /// Clients whose TLS handshake is not over.
+    shaking: Arc<EvictionTable<ClientKey>>,
     /// HTTP heads that have become long before they are said in whole.
     long_heads: Arc<EvictionTable<ClientKey>>,
     /// Connections from other nodes on which no stream is under way.
@@ -170,6 +172,7 @@ impl Node {
             users: Arc::default(),
             strangers: Strangers::default(),
             handshakes: Arc::default(),
+            shaking: Arc::default(),
             long_heads: Arc::default(),
             idle_legs: Arc::default(),
             refused_legs: Arc::default(),
@@ -272,6 +275,12 @@ impl Node {
     /// reason.
     pub fn add_refused_leg(&self, owner: Owner) -> Evictable<Owner> {
         self.refused_legs.add(owner, Bounds { all: usize::MAX, of_owner: usize::MAX })
+    }
+
+    /// Adds a client whose TLS handshake begins, and which may hold `bytes` until it is over.
+    pub fn add_shaking(&self, client: ClientKey, bytes: usize) -> Evictable<ClientKey> {
+        let all = (self.config().limits.memory / MEMORY / bytes.max(1)).max(1);
+        self.shaking.add(client, Bounds { all, of_owner: all })
     }
 
     /// Adds a client's HTTP head that has become long before it is said in whole.

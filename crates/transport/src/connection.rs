@@ -17,7 +17,6 @@ use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use crate::hosts::Unsecured;
 use crate::session::Session;
 use crate::wire::{self, is_transient};
 
@@ -37,6 +36,15 @@ pub struct Resting {
     /// `None` once it has been woken.
     socket: Option<StdStream>,
     tls: Option<Tls>,
+}
+
+/// A host whose handshake failed. It has been sent the alert that says why.
+#[derive(Debug)]
+pub struct Unsecured {
+    /// Why, as a line for the node's operator. [`io::ErrorKind::PermissionDenied`]: one of the two refuses the other's certificate.
+    pub why: io::Error,
+    /// Its connection.
+    pub socket: TcpStream,
 }
 
 /// The mutex lets both directions of a stream share the session. They run in one task, so it is never contended.
@@ -189,12 +197,24 @@ impl Connection {
         }
     }
 
-    /// Whether a host has ended its side, if it has sent nothing before that was not received: 0 says so, also of a node that has ended its
-    /// connection.
-    pub fn peek_end(&self) -> io::Result<usize> {
-        match self.is_of_host() {
-            true => self.try_peek(&mut [0]),
-            false => self.socket.try_io(Interest::READABLE, || socket::peek(&self.socket, &mut [0])),
+    /// Waits for something unread, or for the end: 0. With a node's TLS it looks at what the socket has, and not at what was decrypted before.
+    pub async fn peek_end(&self) -> io::Result<usize> {
+        let is_of_host = self.is_of_host();
+        loop {
+            let seen = match is_of_host {
+                true => {
+                    self.readable().await?;
+                    self.try_peek(&mut [0])
+                }
+                false => {
+                    self.socket.readable().await?;
+                    self.socket.try_io(Interest::READABLE, || socket::peek(&self.socket, &mut [0]))
+                }
+            };
+            match seen {
+                Err(error) if is_transient(&error) => {}
+                other => return other,
+            }
         }
     }
 

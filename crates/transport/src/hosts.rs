@@ -4,7 +4,6 @@
 //! A stranger's messages are bounded as those of a node that has not proven its key; a certificate that it was asked for may be longer.
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 
 use ekiden_keys::{Authorities, Certificate};
@@ -14,7 +13,7 @@ use rustls::{Error, ServerConfig};
 use tokio::net::TcpStream;
 
 use crate::budget::Holding;
-use crate::connection::Connection;
+use crate::connection::{Connection, Unsecured};
 use crate::frames::invalid;
 use crate::handshake::UNPROVEN_BYTES;
 use crate::session::{CERTIFICATE_MOST, Session};
@@ -25,15 +24,6 @@ use crate::tls::provider;
 pub struct HostTls {
     config: Arc<ServerConfig>,
     asks: bool,
-}
-
-/// A host whose handshake failed. It has been sent the alert that says why.
-#[derive(Debug)]
-pub struct Unsecured {
-    /// Why, as a line for the node's operator. [`io::ErrorKind::PermissionDenied`]: one of the two refuses the other's certificate.
-    pub why: io::Error,
-    /// Its connection.
-    pub socket: TcpStream,
 }
 
 impl HostTls {
@@ -67,7 +57,7 @@ impl HostTls {
     }
 
     /// The memory that a host may hold until its handshake is over.
-    fn unproven_bytes(&self) -> usize {
+    pub fn unproven_bytes(&self) -> usize {
         UNPROVEN_BYTES + if self.asks { CERTIFICATE_MOST } else { 0 }
     }
 }

@@ -18,11 +18,11 @@ mod strangers;
 mod tls;
 pub mod wire;
 
-pub use connection::{Connection, Resting};
+pub use connection::{Connection, Resting, Unsecured};
 pub use eviction::{Bounds, Evictable, EvictionTable};
 pub use first_of::take_first_of;
 pub use handshake::{Admission, Refused, UNPROVEN_BYTES, accept, dial};
-pub use hosts::{HostTls, Unsecured, accept_host};
+pub use hosts::{HostTls, accept_host};
 pub use security::{Credential, Security, SharedKey};
 pub use session::{OwnKeyRefusedError, is_own_key_refused};
 pub use strangers::{Stranger, Strangers};

@@ -158,6 +158,23 @@ fn a_client_is_known_by_its_common_name_or_the_first_other() {
     assert_eq!(name(None, vec![address()]), None);
 }
 
+/// A client's certificate is read once its authority's signature is checked: that authority may have signed anything.
+#[test]
+fn no_changed_certificate_makes_the_reader_fail() {
+    let (issuer, _) = authority("a root");
+    let key = KeyPair::generate().unwrap();
+    let der = of_host("proxy.example").signed_by(&key, &issuer).unwrap().der().to_vec();
+    for at in 0..der.len() {
+        for change in [0, 1, 0x30, 0x7f, 0x80, 0x84, 0xff] {
+            let mut changed = der.clone();
+            changed[at] = change;
+            let _ = (Parts::of(&changed), subject_name(&changed));
+            let _ = subject_name(&changed[at..]);
+        }
+        assert!(Parts::of(&der[..at]).is_none());
+    }
+}
+
 #[test]
 fn a_node_signs_a_certificate_for_itself_which_is_always_the_same() {
     let folder = tempfile::tempdir().unwrap();

@@ -32,9 +32,10 @@ impl fmt::Display for Config {
                     if !users.is_empty() {
                         let users: Vec<String> = users.keys().map(|user| format!("{} = \"***\"", key(user))).collect();
                         writeln!(f, "users = {{ {} }}", users.join(", "))?;
-                    } else if !listener.address.ip().is_loopback() {
+                    } else if !listener.address.ip().is_loopback() && !listener.asks_for_certificates() {
                         writeln!(f, "open = true")?;
                     }
+                    listener.tls.as_ref().map_or(Ok(()), |tls| writeln!(f, "tls = {tls}"))?;
                 }
                 ListenerKind::Forward { to, via, proxy_protocol } => {
                     if !listener.address.ip().is_loopback() {

@@ -1,37 +1,20 @@
 //! SOCKS and HTTP on one port: a client's first byte tells which it speaks.
 
-use std::io;
-
-use ekiden_net::socket;
 use ekiden_relay_proto::mixup::{Guess, Spoken, guess};
-use tokio::io::Interest;
-use tokio::net::TcpStream;
+use ekiden_transport::Connection;
 use tokio::time::timeout;
 
+use super::secure::first_byte;
 use super::socks::Version;
 use crate::shared::Node;
 
 /// The version of SOCKS that `client` speaks, or `Some(None)` if it speaks something else: then it is answered as by HTTP. `None` if it has
 /// said nothing, and left or taken too long.
-pub(super) async fn socks_version(node: &Node, client: &TcpStream) -> Option<Option<Version>> {
+pub(super) async fn socks_version(node: &Node, client: &Connection) -> Option<Option<Version>> {
     let first = timeout(node.config().limits.handshake, first_byte(client)).await.ok()?.ok()?;
     Some(match guess(&[first]) {
         Guess::Speaks(Spoken::Socks4) => Some(Version::Four),
         Guess::Speaks(Spoken::Socks5) => Some(Version::Five),
         _ => None,
     })
-}
-
-/// The next byte, which stays in the socket.
-async fn first_byte(client: &TcpStream) -> io::Result<u8> {
-    let mut first = [0];
-    loop {
-        client.readable().await?;
-        match client.try_io(Interest::READABLE, || socket::peek(client, &mut first)) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => return Ok(first[0]),
-            Err(error) if ekiden_transport::is_transient(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
 }

@@ -21,8 +21,10 @@ impl Resolver<'_> {
             let class = self.class(name.get_ref(), written.get_ref(), limits)?;
             for user in written.get_ref().users.iter().flatten() {
                 let known = |listener: &Spanned<RawListen>| {
-                    let users = listener.get_ref().users.as_ref();
-                    users.is_some_and(|users| users.get_ref().contains_key(user.get_ref()))
+                    let (users, tls) = (listener.get_ref().users.as_ref(), listener.get_ref().tls.as_ref());
+                    // Which names there are in certificates, their authority alone knows.
+                    let is_certified = || tls.is_some_and(|tls| tls.get_ref().client_ca_file.is_some());
+                    users.map_or_else(is_certified, |users| users.get_ref().contains_key(user.get_ref()))
                 };
                 if !raw.listen.values().any(known) {
                     return Err(self.error(Some(user.span()), format!("no listener has a user '{}'", user.get_ref())));

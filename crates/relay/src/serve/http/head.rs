@@ -1,6 +1,8 @@
 //! Reads the heads of a client's requests and of an origin's responses. It also recognises a client that speaks another
 //! protocol, by its first bytes.
 
+use std::io;
+
 use ekiden_relay_proto::http::{HeadScanner, HttpError, check_beginning, empty_lines};
 use ekiden_relay_proto::mixup::{Guess, Spoken, guess};
 use ekiden_transport::Connection;
@@ -29,6 +31,8 @@ impl Client<'_> {
             match more {
                 Ok(Ok(true)) => {}
                 Ok(Ok(false)) | Err(_) => return Ok(None),
+                // Between two requests many clients end TLS without close_notify (RFC 9112 §9.8).
+                Ok(Err(PumpError::Receive(error))) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
                 Ok(Err(error)) => return Err(Failed::Reset(error)),
             }
         }
@@ -48,7 +52,11 @@ impl Client<'_> {
     /// Tells a client, in the protocol that it speaks, that this is no listener for it.
     pub(super) async fn turn_away(self, spoken: Spoken) {
         let (from, key) = (self.caller.address(), ClientKey::from(self.caller.address().ip()));
-        self.node.lines.info("mixup", key, format_args!("http: {from} speaks {spoken}, not HTTP"));
+        let remedy = match spoken {
+            Spoken::Tls => format!("; it would be served with `tls` in {}", self.listener),
+            _ => String::new(),
+        };
+        self.node.lines.info("mixup", key, format_args!("http: {from} speaks {spoken}, not HTTP{remedy}"));
         self.say_last(&spoken.refusal(Spoken::Http)).await;
     }
 }

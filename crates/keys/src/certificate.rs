@@ -198,7 +198,7 @@ fn no_certificate(text: &str) -> String {
     let label = text.lines().find_map(|line| line.strip_prefix("-----BEGIN ")?.strip_suffix("-----"));
     match label {
         Some(label) if label.ends_with("PRIVATE KEY") => {
-            "holds a private key and no certificate: that is the file for key_file".into()
+            "holds no certificate in PEM but a private key: the file with the certificate is wanted here".into()
         }
         Some("CERTIFICATE REQUEST" | "NEW CERTIFICATE REQUEST") => {
             "holds a request for a certificate, which an authority has yet to sign".into()

@@ -53,7 +53,7 @@ fn each_mistake_is_one_line_with_file_and_remedy() {
         (
             &key,
             &key,
-            "certificate file chain.pem: holds a private key and no certificate: that is the file for key_file",
+            "certificate file chain.pem: holds no certificate in PEM but a private key: the file with the certificate is wanted here",
         ),
         (&own, &own, "key file key.pem: holds a certificate and no private key: that is the file for certificate_file"),
         (request, &key, "certificate file chain.pem: holds a request for a certificate"),
@@ -80,7 +80,7 @@ fn each_mistake_is_one_line_with_file_and_remedy() {
     let told = Certificate::load(&chain, &open).unwrap_err().to_string();
     assert!(told.contains("open.pem") && told.contains("chmod"), "{told}");
     let authorities = Authorities::load(&put(folder.path(), "ca.pem", &key)).unwrap_err().to_string();
-    assert!(authorities.contains("holds a private key and no certificate"), "{authorities}");
+    assert!(authorities.contains("holds no certificate in PEM but a private key"), "{authorities}");
 }
 
 /// What `openssl` writes for `genrsa -traditional`, `ecparam -genkey` and `genpkey`.

@@ -37,6 +37,13 @@ def is_over(stream):
         return False
 
 
+def has_said(stream):
+    try:
+        return stream.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+    except BlockingIOError:
+        return False
+
+
 def nothing(stream):
     pass
 
@@ -111,27 +118,35 @@ class idle_node(Scene):
         self.node("[limits]\nconnections = 256\n" + OPEN + LEG.format(NODE, LEGS) + EXIT_TEXT, files=2048)
 
     def strangers(self, at_node):
+        if at_node:
+            with dial(LEGS, STRANGER, timeout=PATIENCE) as stream:
+                prove(stream)
+                time.sleep(1.0)
+                if is_over(stream) or has_said(stream):
+                    raise ConnectionError("the node does not admit the one that is to keep connections idle")
         return [(hold, self.target(at_node, LEGS), 400, [STRANGER], prove if at_node else nothing)]
 
 
 PROVEN = weakref.WeakSet()
+VERSION, HELLO_FRAME, AUTH_FRAME, ABOUT_FRAME = 2, 1, 2, 14
 
 
 def prove(stream):
-    """The dialler's side of docs/design/protocol.md section 3, once for each connection."""
+    """The dialler's side of docs/design/protocol.md section 3, once for each connection: HELLO, AUTH and ABOUT."""
     if stream in PROVEN:
         return
-    key, name, ours = b"\x5a" * 32, b"idler", os.urandom(32)
-    stream.sendall(frame(1, b"\x01" + ours))
+    stream.settimeout(1.0)
+    key, name, hello = b"\x5a" * 32, b"idler", bytes([1, VERSION]) + os.urandom(32)
+    stream.sendall(frame(HELLO_FRAME, hello))
     length = int.from_bytes(receive(stream, 8)[4:], "big")
-    theirs = receive(stream, length)[1:33]
-    proof = hmac.new(key, b"ekiden/1 dialler" + ours + theirs + name, hashlib.sha256).digest()
-    stream.sendall(frame(2, proof + name))
+    chosen = receive(stream, length)[:33]
+    proof = hmac.new(key, b"ekiden-leg dials" + hello + chosen + name, hashlib.sha256).digest()
+    stream.sendall(frame(AUTH_FRAME, proof + name) + frame(ABOUT_FRAME, b"", flags=1))
     PROVEN.add(stream)
 
 
-def frame(kind, body):
-    return bytes([kind, 0, 0, 0]) + len(body).to_bytes(4, "big") + body
+def frame(kind, body, flags=0):
+    return bytes([kind, flags, 0, 0]) + len(body).to_bytes(4, "big") + body
 
 
 class blocked_client(Scene):

@@ -111,9 +111,14 @@ fn load(names: &[Algorithm], changes: &[kernel::Setting]) -> anyhow::Result<()> 
         }
     }
     if !had_mount && kernel::has_mount() {
-        out::line(
-            "mounted /sys/fs/bpf, where the kernel keeps what stays without a process; the last unload undoes it",
-        )?;
+        out::line(match kernel::is_mount_private() {
+            false => {
+                "mounted /sys/fs/bpf, where the kernel keeps what stays without a process; the last unload undoes it"
+            }
+            true => {
+                "mounted /sys/fs/bpf in this mount namespace alone: what is loaded goes with its last process (`ip netns exec` makes such a one)"
+            }
+        })?;
     }
     for one in &held {
         let name = one.algorithm();

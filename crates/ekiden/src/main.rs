@@ -106,7 +106,8 @@ fn main() -> ExitCode {
 
 fn command_line() -> Result<Cli, clap::Error> {
     let mut command = usage::with_negative_quantities(Cli::command());
-    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let mut matches =
+        command.try_get_matches_from_mut(std::env::args_os()).map_err(|error| usage::hinted(error, &command))?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 

@@ -22,7 +22,8 @@ const PASSWORD_MOST: usize = 255;
 /// Turn a password into the hash that a node's configuration holds.
 ///
 /// Reads the password from standard input, one line, without showing it on a terminal, and prints its hash (Argon2id, RFC 9106,
-/// with a new salt each time). The hash goes into `users` of a SOCKS5 or HTTP listener.
+/// with a new salt each time). The hash goes into `users` of a SOCKS5 or HTTP listener, or behind the user's name and a colon into
+/// its users_file.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLE)]
 pub struct Args {

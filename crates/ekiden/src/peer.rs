@@ -157,7 +157,7 @@ fn left_by(name: &str, before: &Config, after: &Config) -> Vec<String> {
         if let Way::Via(chain) = &route.way
             && passes(chain)
         {
-            let to: Vec<String> = route.patterns.iter().map(|pattern| format!("\"{pattern}\"")).collect();
+            let to: Vec<String> = route.to.written().map(|one| format!("\"{one}\"")).collect();
             said.push(format!("the route to = [{}] still leads over '{name}': via = {chain:?}", to.join(", ")));
         }
     }

@@ -20,7 +20,8 @@ const EXAMPLES: &str = "Examples:
 
 /// Show what of ekiden runs here: nodes with their listeners, streams and limits, tunnels and gateways.
 ///
-/// Asks the programs of this network namespace. They answer root and their own user. `ekiden overlay status`, `ekiden tunnel status` and
+/// Asks the programs of this network namespace. They answer root and their own user. What runs as another user is asked as that one, also by
+/// root: `setpriv --reuid USER --clear-groups ekiden status`. `ekiden overlay status`, `ekiden tunnel status` and
 /// `ekiden gateway status` say more of an overlay, a tunnel and a gateway.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -127,7 +128,11 @@ fn text(found: &Found, columns: Option<usize>) -> String {
 }
 
 fn of_node(running: &Running, columns: Option<usize>) -> String {
-    let state = if running.is_draining { "it accepts nothing more, and ends with its last stream; " } else { "" };
+    let state = if running.is_draining {
+        "it was told to stop, passes on or closes its listeners, and ends with its last stream; "
+    } else {
+        ""
+    };
     let mut text = format!(
         "node {}: {} streams of {} clients; {state}process {}, for {}, ekiden {}\n",
         running.node,
@@ -150,7 +155,7 @@ fn of_node(running: &Running, columns: Option<usize>) -> String {
         listeners.map(|one| vec![one.name.clone(), one.kind.clone(), one.address.clone()]).collect(),
     );
     let peers = running.peers.iter().map(|peer| {
-        let state = if peer.is_failing { "not reached" } else { "" };
+        let state = if peer.is_failing { "last try failed" } else { "" };
         let build = peer.build.clone().unwrap_or_default();
         vec![
             peer.name.clone(),

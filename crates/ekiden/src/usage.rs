@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
 
 /// Ends the program for wrong usage that the command line's definition cannot tell.
@@ -32,6 +32,45 @@ pub fn with_negative_quantities(command: Command) -> Command {
         option.allow_hyphen_values(takes)
     });
     command.mut_subcommands(with_negative_quantities)
+}
+
+/// The first words that people try, and what does it.
+const MEANT: [(&str, &str); 6] = [
+    (
+        "reload",
+        "a program reads its file again at SIGHUP: `kill -HUP PID` or `systemctl reload`; `ekiden status` shows PID",
+    ),
+    (
+        "restart",
+        "docs/guide/operations.md#upgrade replaces a node without losing a stream; `systemctl restart` any other program",
+    ),
+    ("stop", "a program ends at SIGTERM: `kill PID` or `systemctl stop`; `ekiden status` shows PID"),
+    ("start", "`ekiden proxy -c FILE` runs a node"),
+    ("upgrade", "docs/guide/operations.md#upgrade replaces a node without losing a stream"),
+    ("check", "`ekiden proxy --check -c FILE` checks a node's file, `ekiden doctor` the host"),
+];
+
+/// The error with what was meant, where that is known better than from how the word is written. `program` has all commands.
+pub fn hinted(mut error: clap::Error, program: &Command) -> clap::Error {
+    let mut used = program;
+    for word in std::env::args_os().skip(1) {
+        let Some(command) = used.find_subcommand(&word) else { break };
+        used = command;
+    }
+    let takes_config = used.get_arguments().any(|option| option.get_short() == Some('c'));
+    let word = |kind| match error.get(kind) {
+        Some(ContextValue::String(word)) => Some(word.clone()),
+        _ => None,
+    };
+    let command = word(ContextKind::InvalidSubcommand).filter(|_| std::ptr::eq(used, program));
+    let meant = MEANT.iter().find(|(tried, _)| command.as_deref() == Some(tried)).map(|(_, meant)| (*meant).to_owned());
+    let is_file = |word: &String| takes_config && word.ends_with(".toml") && !word.starts_with('-');
+    let file = word(ContextKind::InvalidArg).filter(is_file);
+    if let Some(hint) = meant.or_else(|| file.map(|file| format!("a file is given as `-c {file}`"))) {
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
+    }
+    error
 }
 
 /// The command line, program first, as records keep it: what is not UTF-8 in it is replaced.

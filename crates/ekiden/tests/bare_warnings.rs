@@ -16,7 +16,8 @@ const BARE: &[(&str, usize, &str)] = &[
     ("gateway/src/programs.rs", 1, "once at the start"),
     ("monitor/src/service.rs", 6, "as often as its own schedule measures"),
     ("registry/src/keeper.rs", 3, "once at the start or at the end, and of its own settings"),
-    ("relay/src/exit/names/files.rs", 5, "when a file of this system has changed"),
+    ("relay/src/exit/names/files.rs", 4, "when a file of this system has changed"),
+    ("relay/src/exit/names/server.rs", 1, "for each of at most three name servers, once in 30 s"),
     ("relay/src/host/congestion.rs", 2, "at the start and at a reload"),
     ("relay/src/host/rules/install.rs", 2, "at the end and at a reload"),
     ("relay/src/node/accept.rs", 1, "once for each socket of a listener"),
@@ -27,6 +28,11 @@ const BARE: &[(&str, usize, &str)] = &[
     ("relay/src/pool.rs", 1, "once until connections to the node last for seconds again"),
     ("relay/src/shared.rs", 1, "once at the start"),
     ("service/src/announce.rs", 1, "once at the start"),
+    (
+        "service/src/followed.rs",
+        2,
+        "once for each reason for which a file of the operator's is not taken, and when it becomes empty",
+    ),
     ("service/src/reload.rs", 2, "at a reload"),
     ("service/src/throttle.rs", 1, "the throttle itself"),
     (

@@ -1,6 +1,7 @@
 //! The examples in the documentation are what they claim to be: files that are accepted, and a deployment that works.
 //!
-//! Fences are marked: `toml scenario` is a scenario file, `toml proxy [NAME]` a node's configuration, `sh lab` runs on
+//! Fences are marked: `toml scenario` is a scenario file, `toml proxy [NAME]` a node's configuration, beside which the
+//! files `text NAME` of the same page stand, `sh lab` runs on
 //! a node of the scenario above it, `sh congestion` and `sh doctor` are calls of these commands, `sh simulate` runs beside
 //! `island.toml`, the first scenario of docs/guide/scenario.md, `sh peer` beside the named configurations of the same file, `sh plan` beside
 //! the descriptions `toml plan NAME` of the same file.
@@ -10,6 +11,7 @@
 //! `sh lab-run` is run by `lab.rs`, `sh watch` by `watch.rs`, and `sh overlay`, `sh overlay-run`, `sh asked`, `sh etcd` and `sh etcd-serve` by `overlay.rs`,
 //! `sh install` by `units.rs`, `sh reproduce` and `toml reproduce` by `reproduce.rs`, `sh certificates` and `sh tls` by `clients.rs`.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -45,6 +47,7 @@ fn every_configuration_in_the_documentation_is_accepted() {
         let path = folder.path().join("example.toml");
         std::fs::write(&path, &example.text).unwrap();
         write_keys(folder.path());
+        write_texts(folder.path(), &example.file);
         // Network interfaces are those of the routers, on which `transparent.rs` runs these.
         let asks = if example.text.contains("interfaces") { "--show-config" } else { "--check" };
         accepted(&example, Command::new(EKIDEN).args(["proxy", asks, "-c"]).arg(path));
@@ -341,6 +344,15 @@ fn write_keys(folder: &Path) {
         let mut make = Command::new("openssl");
         make.args(["req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", &subject, "-keyout", &key, "-out", &out]);
         assert!(make.current_dir(folder).output().unwrap().status.success());
+    }
+}
+
+/// The files of users and destinations that the configurations of `page` name.
+fn write_texts(folder: &Path, page: &Path) {
+    for text in marked("text ").iter().filter(|text| text.file == page) {
+        let path = folder.join(&text.mark["text ".len()..]);
+        std::fs::write(&path, &text.text).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
     }
 }
 

@@ -11,6 +11,8 @@ const NOPE: &str = "name = \"x\"\n[tcp]\ncongestion = \"nope\"\n[node.a]\n[node.
 /// (what is written to the file, how ekiden is called with FILE, exit code, part of the line)
 const CASES: &[(&str, &[&str], i32, &str)] = &[
     ("", &["lab", "fly", "FILE"], 2, "unrecognized subcommand"),
+    ("", &["reload"], 2, "a program reads its file again at SIGHUP"),
+    ("", &["proxy", "node.toml"], 2, "a file is given as `-c node.toml`"),
     ("name = 1", &["scenario", "check", "FILE"], 3, "FILE:1: "),
     ("name = \"x\"\nnode = 1", &["lab", "run", "FILE"], 3, "FILE:2: "),
     ("", &["lab", "run", "FILE", "--repeat", "0"], 2, "0 is not a whole number from 1 to 1000"),

@@ -128,6 +128,8 @@ fn nodes_are_written_into_a_configuration_and_nothing_else_changes() {
         (&["allow", "-c", "city.toml", "isle", &print('3')], "has the same key as 'island'"),
         (&["allow", "-c", "city.toml", "-l", "socks", "isle", &print('5')], "no leg listener [listen.socks]"),
         (&["allow", "-c", "missing.toml", "isle", &print('5')], "cannot be read"),
+        (&["add", "-c", "city.toml", "city", "a:1", &print('5')], "'city' is the name of this node itself"),
+        (&["allow", "-c", "city.toml", "city", &print('5')], "'city' is the name of this node itself"),
         (
             &["allow", "-c", "city.toml", "isle", own.trim()],
             "is the key of this node itself: give the fingerprint that",

@@ -166,7 +166,7 @@ fn a_file_of_somebody_else_s_that_root_may_no_longer_read_is_told_with_the_remed
         assert!(start.elapsed() < Duration::from_secs(20), "{}", node.log());
         sleep(Duration::from_millis(20));
     }
-    assert!(node.log().contains("a node gives up when it starts; `chown root` it"), "{}", node.log());
+    assert!(node.log().contains("if user 1000 runs the node, do this as that one: `setpriv --reuid 1000 --clear-groups COMMAND`; if root runs it, `chown root` it"), "{}", node.log());
 }
 
 #[test]

@@ -5,13 +5,15 @@ use libtest_mimic::{Failed, Trial};
 const PRELUDE: &str = include_str!("tunnel/prelude.sh");
 const GUIDE: &str = include_str!("../../../docs/guide/tunnel.md");
 const TRIALS: &[(&str, &str)] = &[
+    // The two that take longest begin first.
+    ("a tunnel through an HTTP proxy", include_str!("tunnel/connect.sh")),
+    ("measuring a path that drops large packets and says nothing", include_str!("tunnel/measured_black_hole.sh")),
     ("the tunnel in docs/guide/tunnel.md works as written", include_str!("tunnel/docs.sh")),
     ("connections survive a line that is cut and a node that is killed", include_str!("tunnel/cut.sh")),
     ("strangers, foreign addresses and wrong frames", include_str!("tunnel/hostile.sh")),
     ("plain connections of nodes that share a key", include_str!("tunnel/plain.sh")),
     ("the status of a tunnel", include_str!("tunnel/status.sh")),
     ("the rate and the congestion control of connections", include_str!("tunnel/controls.sh")),
-    ("a tunnel through an HTTP proxy", include_str!("tunnel/connect.sh")),
     ("what a host costs a tunnel is said, and a peer is asked", include_str!("tunnel/doctor.sh")),
     ("classes of packets have connections of their own", include_str!("tunnel/classes.sh")),
     ("a connection that stalls is raced", include_str!("tunnel/stall.sh")),
@@ -23,7 +25,6 @@ const TRIALS: &[(&str, &str)] = &[
     ("the names of peers", include_str!("tunnel/names.sh")),
     ("what could not work is refused", include_str!("tunnel/refused.sh")),
     ("a path that drops large packets and says nothing", include_str!("tunnel/black_hole.sh")),
-    ("measuring a path that drops large packets and says nothing", include_str!("tunnel/measured_black_hole.sh")),
     ("a listener that answers into its own tunnel says so", include_str!("tunnel/loop.sh")),
     ("SIGHUP takes what is new of connections", include_str!("tunnel/reload.sh")),
 ];

@@ -94,9 +94,12 @@ fn is_exact(said: &str, window: u64, data: u64) -> Result<(), Failed> {
     let settled: Vec<_> = rows.filter(|[at_us, ..]| *at_us > 1_500_000).collect();
     // On a busy machine Linux 6.18 keeps a packet or two less for some connections: 47,872 bytes of 48,000 with packets of 100.
     let least = window / data * data - if data <= 536 { 2 * data } else { data };
-    let is_exact =
-        |[_, advertised, unacked]: &[u64; 3]| (least..=window).contains(advertised) && unacked * data <= window;
-    ensure(settled.len() > 10 && settled.iter().all(is_exact), || format!("not {least} to {window}: {settled:?}"))?;
+    let is_within = |[_, advertised, unacked]: &[u64; 3]| *advertised <= window && unacked * data <= window;
+    // A receiver that runs late closes its window for a while.
+    let exact = settled.iter().filter(|[_, advertised, _]| *advertised >= least).count();
+    ensure(settled.len() > 10 && settled.iter().all(is_within) && 2 * exact > settled.len(), || {
+        format!("not {least} to {window}: {settled:?}")
+    })?;
     ensure(settled.iter().any(|[.., unacked]| unacked * data >= least), || format!("never {least}: {settled:?}"))
 }
 

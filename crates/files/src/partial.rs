@@ -4,16 +4,18 @@
 //! name removes each file without a lock.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Permissions};
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
-use nix::unistd::geteuid;
-use tempfile::NamedTempFile;
+use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, fstatat};
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 /// How the names of these files end.
 const ENDING: &str = ".partial";
@@ -23,62 +25,140 @@ const DRAWN: usize = 6;
 /// The longest name of a file on Linux, in bytes.
 const NAME_MOST: usize = 255;
 
+/// A name in an opened folder. Others may give the folder's own name to another one meanwhile, and whoever may write it can put anything
+/// under names in it: so all is done by the descriptor, and no link is followed.
+#[derive(Debug)]
+pub struct Place {
+    folder: OwnedFd,
+    name: OsString,
+}
+
 /// A file that is being written. Dropped, it leaves nothing.
 #[derive(Debug)]
 pub struct Partial {
-    file: NamedTempFile,
+    place: Place,
+    /// Its name meanwhile; `None` once it has the one it was written for.
+    name: Option<OsString>,
+    file: File,
     /// `None` where the file system has no locks: then no writer gets one, and none removes the file. Dropped last.
     _lock: Option<Flock<File>>,
 }
 
+impl Place {
+    /// The place of `path`, whose folder is there.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let folder = open(directory(path), flags, Mode::empty())?;
+        Ok(Self { folder, name: path.file_name().unwrap_or_default().into() })
+    }
+
+    /// What has the name.
+    pub fn there(&self) -> io::Result<Option<FileStat>> {
+        match self.stat(&self.name) {
+            Ok(there) => Ok(Some(there)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn stat(&self, name: &OsStr) -> nix::Result<FileStat> {
+        fstatat(&self.folder, name, AtFlags::AT_SYMLINK_NOFOLLOW)
+    }
+
+    fn remove(&self, name: &OsStr) -> nix::Result<()> {
+        unlinkat(&self.folder, name, UnlinkatFlags::NoRemoveDir)
+    }
+
+    fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        Ok(openat(&self.folder, name, flags, Mode::from_bits_truncate(mode))?.into())
+    }
+
+    /// How the names of files begin that are written for it.
+    fn beginning(&self) -> OsString {
+        let name = self.name.as_bytes();
+        // A name of its own may be too long for what is added.
+        let name = &name[..name.len().min(NAME_MOST - DRAWN - ENDING.len() - 2)];
+        OsString::from_vec([b".", name, b"."].concat())
+    }
+
+    /// Removes the files of writers of this place that have ended. `owner` has the file that is there: the writers of root give it theirs.
+    /// Where something cannot be removed, it stays.
+    pub fn remove_ended(&self, owner: Option<u32>) {
+        let begins = self.beginning();
+        let user = geteuid();
+        let is_ours = |uid: u32| uid == user.as_raw() || (user.is_root() && Some(uid) == owner);
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let Ok(mut folder) = Dir::openat(&self.folder, ".", flags, Mode::empty()) else { return };
+        let names = folder.iter().flatten().map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned());
+        for name in names.filter(|name| is_partial(name, &begins)) {
+            let _ = self.remove_if_ended(&name, is_ours);
+        }
+    }
+
+    fn remove_if_ended(&self, name: &OsStr, is_ours: impl FnOnce(u32) -> bool) -> io::Result<()> {
+        // Others may have put anything there, such as a link or a pipe.
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = File::from(openat(&self.folder, name, flags, Mode::empty())?);
+        let there = file.metadata()?;
+        if !there.is_file() || !is_ours(there.uid()) {
+            return Ok(());
+        }
+        // Held until the file is gone.
+        let _lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno)?;
+        Ok(self.remove(name)?)
+    }
+}
+
 impl Partial {
-    /// A new file beside `path`, with an unpredictable name: another user who may write the directory could put a link
-    /// there.
-    pub fn new(path: &Path, mode: u32) -> io::Result<Self> {
-        let begins = beginning(path);
+    /// A new file beside what it is for, with an unpredictable name: another user who may write the folder could put a link there.
+    pub fn new(place: Place, mode: u32) -> io::Result<Self> {
+        let begins = place.beginning();
         let mut builder = tempfile::Builder::new();
-        builder.prefix(&begins).suffix(ENDING).rand_bytes(DRAWN).permissions(Permissions::from_mode(mode));
+        builder.prefix(&begins).suffix(ENDING).rand_bytes(DRAWN);
         loop {
-            let file = builder.tempfile_in(directory(path))?;
-            let lock = match Flock::lock(file.as_file().try_clone()?, FlockArg::LockExclusiveNonblock) {
+            // Only the name is drawn there.
+            let drawn = builder.make_in("/", |drawn| place.create(drawn.file_name().unwrap_or_default(), mode))?;
+            let (file, drawn) = drawn.keep().map_err(|kept| kept.error)?;
+            let name = drawn.file_name().unwrap_or_default().to_owned();
+            let lock = match Flock::lock(file.try_clone()?, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => Some(lock),
                 // Another writer is about to remove it.
                 Err((_, Errno::EWOULDBLOCK)) => continue,
                 Err(_) => None,
             };
             // Another writer may have removed it before it was locked.
-            if file.path().symlink_metadata().is_ok() {
-                return Ok(Self { file, _lock: lock });
+            if place.stat(&name).is_ok() {
+                return Ok(Self { place, name: Some(name), file, _lock: lock });
             }
         }
     }
 
     pub fn as_file(&self) -> &File {
-        self.file.as_file()
-    }
-
-    pub fn close(self) -> io::Result<()> {
-        self.file.close()
+        &self.file
     }
 
     /// Gives the file its name, in place of what had it.
-    pub fn persist(self, place: &Path) -> io::Result<()> {
-        // By the same path to the directory as the file has: that is absolute, and where the process is in another mount namespace than its
-        // working directory, a relative one leads elsewhere.
-        let place = self.file.path().with_file_name(place.file_name().unwrap_or_default());
-        self.file.persist(place).map(drop).map_err(|refused| refused.error)
+    pub fn persist(mut self) -> io::Result<()> {
+        let Some(name) = &self.name else { return Ok(()) };
+        renameat(&self.place.folder, name.as_os_str(), &self.place.folder, self.place.name.as_os_str())?;
+        self.name = None;
+        Ok(())
+    }
+
+    /// Removes it.
+    pub fn close(mut self) -> io::Result<()> {
+        self.remove()
+    }
+
+    fn remove(&mut self) -> io::Result<()> {
+        self.name.take().map_or(Ok(()), |name| Ok(self.place.remove(&name)?))
     }
 }
 
-/// Removes the files of writers of `path` that have ended. `owner` has the file that is there: the writers of root give it theirs. Where
-/// something cannot be removed, it stays.
-pub fn remove_ended(path: &Path, owner: Option<u32>) {
-    let begins = beginning(path);
-    let user = geteuid();
-    let is_ours = |uid: u32| uid == user.as_raw() || (user.is_root() && Some(uid) == owner);
-    let there = fs::read_dir(directory(path)).into_iter().flatten().flatten();
-    for file in there.filter(|file| is_partial(&file.file_name(), &begins)) {
-        let _ = remove_if_ended(&file.path(), is_ours);
+impl Drop for Partial {
+    fn drop(&mut self) {
+        let _ = self.remove();
     }
 }
 
@@ -88,38 +168,18 @@ fn is_partial(name: &OsStr, begins: &OsStr) -> bool {
     rest.and_then(|rest| rest.strip_suffix(ENDING.as_bytes())).is_some_and(|drawn| drawn.len() == DRAWN)
 }
 
-fn remove_if_ended(path: &Path, is_ours: impl FnOnce(u32) -> bool) -> io::Result<()> {
-    // Others may have put anything there, such as a link or a pipe.
-    let file = File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-    let there = file.metadata()?;
-    if !there.is_file() || !is_ours(there.uid()) {
-        return Ok(());
-    }
-    // Held until the file is gone.
-    let _lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno)?;
-    fs::remove_file(path)
-}
-
-/// How the names of files begin that are written for `path`.
-fn beginning(path: &Path) -> OsString {
-    let name = path.file_name().unwrap_or_default().as_bytes();
-    // A name of its own may be too long for what is added.
-    let name = &name[..name.len().min(NAME_MOST - DRAWN - ENDING.len() - 2)];
-    OsString::from_vec([b".", name, b"."].concat())
-}
-
 pub(crate) fn directory(path: &Path) -> &Path {
     path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::fs::{chown, symlink};
     use std::path::PathBuf;
     use std::process::{Child, Command, Stdio};
 
-    use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
 
     use super::*;
@@ -247,10 +307,10 @@ mod tests {
     fn a_write_succeeds_where_nothing_can_be_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
-        let left = Partial::new(&path, OWNERS_ALONE).unwrap();
+        let left = Partial::new(Place::open(&path).unwrap(), OWNERS_ALONE).unwrap();
         write(&path, b"2").unwrap();
         remove_partial(&path);
-        assert!(left.file.path().exists());
+        assert!(folder.path().join(left.name.as_ref().unwrap()).exists());
         left.close().unwrap();
         assert_eq!(names(folder.path()), [path]);
     }

@@ -28,6 +28,10 @@ pub enum FileKind {
     Path,
     /// The last known members of an overlay.
     Members,
+    /// The users of a listener, with the hashes of their passwords.
+    Users,
+    /// Destinations for routes and exits.
+    Destinations,
     /// A file of the system's, such as /etc/hosts.
     System,
 }
@@ -101,8 +105,10 @@ impl FileKind {
             Self::Record => 4 << 30,
             // 1,000 members of 16 KiB at most.
             Self::Members => 32 << 20,
-            // Lists of a million names that lead nowhere are in use as hosts files.
-            Self::System => 64 << 20,
+            // 100,000 users with the longest names.
+            Self::Users => 64 << 20,
+            // Lists of a million names that lead nowhere are in use, also as hosts files.
+            Self::System | Self::Destinations => 64 << 20,
         }
     }
 
@@ -116,6 +122,8 @@ impl FileKind {
             Self::Record => "a record",
             Self::Path => "what is known of a path",
             Self::Members => "a list of members",
+            Self::Users => "a list of users",
+            Self::Destinations => "a list of destinations",
             Self::System => "a file of the system",
         }
     }
@@ -252,20 +260,27 @@ fn denied(source: io::Error, owner: Option<u32>) -> ReadError {
 /// What to do about a file that may not be read.
 fn remedy(owner: Option<u32>, user: u32) -> String {
     match owner {
+        Some(owner) if owner == user => {
+            "; it belongs to this process's user, who may not read it: `chmod u+r` it".into()
+        }
         _ if user == 0 => {
-            ": this process runs as root, but without root's right to read what belongs to others, which a node \
-                           gives up when it starts; `chown root` it, and each folder on the way that is closed"
-                .into()
+            let theirs = owner.map_or_else(String::new, |owner| {
+                format!("; if user {owner} runs the node, do this as that one: `setpriv --reuid {owner} --clear-groups COMMAND`")
+            });
+            format!(
+                ": this process runs as root, but without root's right to read what belongs to others, which a node gives up when it \
+                 starts{theirs}; if root runs it, `chown root` it, and each folder on the way that is closed"
+            )
         }
         Some(0) => {
             format!(
                 "; it belongs to root, and this process runs as user {user}: let that user read it, or run this as root"
             )
         }
-        Some(owner) if owner != user => {
+        Some(owner) => {
             format!("; it belongs to the user with id {owner}, and this process runs as {user}: let that user read it")
         }
-        _ => String::new(),
+        None => String::new(),
     }
 }
 
@@ -347,7 +362,9 @@ mod tests {
             ReadError::Denied { owner, user, source }.to_string()
         };
         for owner in [Some(1000), None] {
-            assert!(said(owner, 0).contains("; `chown root` it, and each folder on the way"), "{}", said(owner, 0));
+            let said = said(owner, 0);
+            assert!(said.contains("; if root runs it, `chown root` it, and each folder on the way"), "{said}");
+            assert_eq!(said.contains("if user 1000 runs the node"), owner.is_some(), "{said}");
         }
         assert!(said(Some(0), 998).ends_with(
             "; it belongs to root, and this process runs as user 998: let that user read it, or run this as root"
@@ -357,7 +374,12 @@ mod tests {
                 "; it belongs to the user with id 1000, and this process runs as 998: let that user read it"
             )
         );
-        assert_eq!(said(Some(998), 998), "cannot be read: permission denied");
+        for user in [0, 998] {
+            assert!(said(Some(user), user).ends_with(
+                "permission denied; it belongs to this process's user, who may not read it: `chmod u+r` it"
+            ));
+        }
+        assert_eq!(said(None, 998), "cannot be read: permission denied");
     }
 
     #[test]

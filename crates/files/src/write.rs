@@ -7,9 +7,10 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use crate::partial::{self, Partial, directory};
+use crate::partial::{Partial, Place, directory};
 use crate::read::what;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::stat::FileStat;
 use nix::unistd::geteuid;
 
 /// The most links that are followed from a name to what it stands for, as many as the kernel follows.
@@ -38,8 +39,8 @@ pub enum TargetError {
 /// What a name stands for, once symbolic links are followed.
 struct Target {
     path: PathBuf,
-    /// Of the regular file that is there.
-    before: Option<Metadata>,
+    /// Whether a regular file is there.
+    is_there: bool,
 }
 
 /// Whether a pipe, a terminal or the like has this name, such as `/dev/null`: nothing of it can be replaced, and nothing can be
@@ -60,7 +61,7 @@ pub fn check_target(path: &Path, replace: bool) -> Result<(), TargetError> {
         return Ok(());
     }
     let target = Target::find(path)?;
-    if target.before.is_some() && !replace {
+    if target.is_there && !replace {
         return Err(TargetError::Exists);
     }
     make_directories(directory(&target.path))?;
@@ -77,8 +78,8 @@ pub fn check_directory(path: &Path) -> Result<(), TargetError> {
 }
 
 fn takes_files(directory: &Path) -> Result<(), TargetError> {
-    let partial = Partial::new(&directory.join("file"), OWNERS_ALONE);
-    Ok(partial?.close()?)
+    let place = Place::open(&directory.join("file"))?;
+    Ok(Partial::new(place, OWNERS_ALONE)?.close()?)
 }
 
 /// Writes a file, whole or not at all: beside `path` first, then renamed. Makes missing directories, and replaces the
@@ -106,8 +107,8 @@ pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
 #[must_use]
 #[derive(Debug)]
 pub struct Pending {
-    /// The file, and its place; `None` of a stream, which has everything already.
-    place: Option<(Partial, PathBuf)>,
+    /// The file; `None` of a stream, which has everything already.
+    file: Option<Partial>,
 }
 
 impl Pending {
@@ -131,14 +132,14 @@ impl Pending {
         };
         if is_stream(path) {
             fill(&open_stream(path)?)?;
-            return Ok(Self { place: None });
+            return Ok(Self { file: None });
         }
         Self::beside(path, create_like, fill)
     }
 
     fn beside(
         path: &Path,
-        create: impl FnOnce(&Target) -> io::Result<Partial>,
+        create: impl FnOnce(Place, Option<FileStat>) -> io::Result<Partial>,
         fill: impl FnOnce(&File) -> io::Result<()>,
     ) -> io::Result<Self> {
         let target = Target::find(path).map_err(|error| match error {
@@ -149,11 +150,17 @@ impl Pending {
             TargetError::Directory | TargetError::Exists => io::ErrorKind::IsADirectory.into(),
         })?;
         make_directories(directory(&target.path))?;
+        let place = Place::open(&target.path)?;
+        let before = place.there()?;
+        // Its owner and permissions are given on: so it is what is replaced, and nothing that it leads to.
+        if before.is_some_and(|there| there.st_mode & libc::S_IFMT != libc::S_IFREG) {
+            return Err(io::Error::other("another process changes what is there"));
+        }
         // First: the file system may be full of them.
-        target.remove_ended();
-        let partial = create(&target)?;
+        place.remove_ended(before.map(|there| there.st_uid));
+        let partial = create(place, before)?;
         fill(partial.as_file())?;
-        Ok(Self { place: Some((partial, target.path)) })
+        Ok(Self { file: Some(partial) })
     }
 
     /// Gives the file its name, in place of what had it.
@@ -161,8 +168,7 @@ impl Pending {
     /// # Errors
     /// If it cannot be renamed.
     pub fn publish(mut self) -> io::Result<()> {
-        let Some((partial, place)) = self.place.take() else { return Ok(()) };
-        partial.persist(&place)
+        self.file.take().map_or(Ok(()), Partial::persist)
     }
 }
 
@@ -220,7 +226,7 @@ pub fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As [`write()`].
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let create = |target: &Target| Partial::new(&target.path, OWNERS_ALONE);
+    let create = |place, _| Partial::new(place, OWNERS_ALONE);
     Pending::beside(path, create, |file| fill_synced(file, content))?.publish()
 }
 
@@ -246,35 +252,29 @@ pub fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// A new file with the permissions of the one that it replaces, and with its owner if this process may say so.
-fn create_like(target: &Target) -> io::Result<Partial> {
-    let Some(before) = &target.before else { return Partial::new(&target.path, ANYBODYS) };
+fn create_like(place: Place, before: Option<FileStat>) -> io::Result<Partial> {
+    let Some(before) = before else { return Partial::new(place, ANYBODYS) };
     // Closed to others until it has its owner.
-    let partial = Partial::new(&target.path, OWNERS_ALONE)?;
+    let partial = Partial::new(place, OWNERS_ALONE)?;
     let file = partial.as_file();
     if geteuid().is_root() {
         // Not on each file system, and not in each container.
-        let _ = fchown(file, Some(before.uid()), Some(before.gid()));
+        let _ = fchown(file, Some(before.st_uid), Some(before.st_gid));
     }
     // What one group might do, another may not.
-    let allowed = if file.metadata()?.gid() == before.gid() { 0o7777 } else { 0o7707 };
-    file.set_permissions(Permissions::from_mode(before.mode() & allowed))?;
+    let allowed = if file.metadata()?.gid() == before.st_gid { 0o777 } else { 0o707 };
+    file.set_permissions(Permissions::from_mode(before.st_mode & allowed))?;
     Ok(partial)
 }
 
 impl Target {
-    /// Removes the files of writers that were killed.
-    fn remove_ended(&self) {
-        let owner = self.before.as_ref().map(MetadataExt::uid);
-        partial::remove_ended(&self.path, owner);
-    }
-
     fn find(path: &Path) -> Result<Self, TargetError> {
         let missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
         match fs::metadata(path) {
             Ok(there) if there.is_dir() => Err(TargetError::Directory),
             Ok(there) if !there.is_file() => Err(TargetError::NotRegular(what(there.file_type()))),
-            Ok(there) => Ok(Self { path: fs::canonicalize(path)?, before: Some(there) }),
-            Err(error) if missing.contains(&error.kind()) => Ok(Self { path: led_to(path), before: None }),
+            Ok(_) => Ok(Self { path: fs::canonicalize(path)?, is_there: true }),
+            Err(error) if missing.contains(&error.kind()) => Ok(Self { path: led_to(path), is_there: false }),
             Err(error) => Err(error.into()),
         }
     }
@@ -309,8 +309,10 @@ pub fn make_directories(directory: &Path) -> io::Result<()> {
 
 /// Removes what processes have left that were killed while they wrote `path`. Every later write of `path` does this too.
 pub fn remove_partial(path: &Path) {
-    if let Ok(target) = Target::find(path) {
-        target.remove_ended();
+    let place = Target::find(path).map(|target| Place::open(&target.path));
+    if let Ok(Ok(place)) = place {
+        let owner = place.there().ok().flatten().map(|there| there.st_uid);
+        place.remove_ended(owner);
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ekiden_keys::{Fingerprint, random_secret};
 use ekiden_net::patience;
-use ekiden_net::socket::{TcpOptions, await_free, canonical, client_of, listen, open_files};
+use ekiden_net::socket::{TcpOptions, await_free, canonical, client_of, listen_alone, open_files};
 use ekiden_record::EndSettings;
 use ekiden_service::{Asked, Signals};
 use ekiden_transport::{Admission, Bounds, Connection, EvictionTable, Security, Stranger, Strangers, accept};
@@ -208,7 +208,7 @@ pub fn run(
 }
 
 async fn serve(server: Arc<Server>) -> Result<(), StartError> {
-    let listener = listen(server.settings.address, false, &TcpOptions::default())?;
+    let listener = listen_alone(server.settings.address, false, &TcpOptions::default())?;
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     (server.log)(Happened::Ready(listener.local_addr()?));

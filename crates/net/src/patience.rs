@@ -8,7 +8,7 @@ pub const LONGEST: Duration = Duration::from_secs(5);
 
 /// The interval between attempts. Clients that connect between the end of one process and the beginning of the next are
 /// refused.
-const LOOK: Duration = Duration::from_millis(5);
+pub const LOOK: Duration = Duration::from_millis(5);
 /// How often what takes longer is tried, such as reading a configuration.
 pub const LOOK_ANEW: Duration = Duration::from_millis(200);
 

@@ -26,6 +26,7 @@ mod counted;
 mod files;
 mod free;
 mod silence;
+mod turn;
 
 pub use connecting::{begin_connect, disconnect};
 pub use control::{await_bytes, clamp_window, congestion, default_congestion, limit_rate, set_congestion};
@@ -33,6 +34,7 @@ pub use counted::{has_received_end, receive_and_look};
 pub use files::{open_files, raise_open_files};
 pub use free::{await_free, ensure_free, overlap};
 pub use silence::{KeepaliveTimeouts, limit_unacknowledged, watch_closely};
+pub use turn::{Turn, listen_alone};
 
 /// The TCP settings of a connection. An omitted one is left to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -112,6 +114,11 @@ pub enum SocketError {
 }
 
 impl SocketError {
+    /// Whether another process has the address.
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::Bind { source, .. } if source.kind() == io::ErrorKind::AddrInUse)
+    }
+
     /// Whether an address may be had later: another process has it, which may be about to end, or it is not this host's. It may
     /// be about to come then, as at boot, or be checked for duplicates (RFC 4862 §5.4).
     pub fn may_pass(&self) -> bool {

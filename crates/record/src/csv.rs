@@ -42,11 +42,13 @@ pub fn write_csv_rows<R: Row, E: From<io::Error>>(
         let row = row?;
         line.clear();
         line.extend_from_slice(before.as_bytes());
-        // Names are letters, digits, `-` and `_`, so none needs quotes; writing to memory does not fail.
+        // Writing to memory does not fail.
         row.cells(|cell| {
             let _ = match cell {
                 Cell::Number(number) => write!(line, "{number},"),
-                Cell::Name(name) => write!(line, "{name},"),
+                Cell::Name(name) if is_plain(name) => write!(line, "{name},"),
+                // A file of others may have anything there, and a terminal shows it.
+                Cell::Name(name) => write!(line, "{},", quoted(&name.escape_debug().to_string())),
                 Cell::Absent => write!(line, ","),
             };
         });
@@ -55,6 +57,11 @@ pub fn write_csv_rows<R: Row, E: From<io::Error>>(
         out.write_all(&line)?;
     }
     Ok(())
+}
+
+/// Whether it has what names have: letters, digits, `-` and `_`.
+fn is_plain(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
 }
 
 /// A value as a field: in quotes if it has what separates fields.

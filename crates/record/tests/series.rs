@@ -111,6 +111,18 @@ fn names_and_numbers_that_are_absent_stay_absent() {
     assert_eq!(String::from_utf8(text).unwrap(), expected);
 }
 
+/// A file of others may have any name.
+#[test]
+fn no_name_moves_a_terminals_cursor_or_makes_a_further_column() {
+    let rows =
+        ["\u{1b}[2J", "a,b", "a\n1", "\u{202e}a"].map(|name| Ok(QueueSample { from: name.into(), ..queue(5, 2, 0) }));
+    let mut text = Vec::new();
+    write_csv::<_, std::io::Error>(rows.into_iter(), &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let names: Vec<_> = text.lines().skip(1).map(|line| line.strip_prefix("5,sea,,,").unwrap()).collect();
+    assert_eq!(names, ["\\u{1b}[2J,2,3000,0", "\"a,b\",2,3000,0", "a\\n1,2,3000,0", "\\u{202e}a,2,3000,0"]);
+}
+
 #[test]
 fn within_the_budget_the_looks_that_are_kept_are_even_and_those_of_a_coarser_run() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 //! Why a destination was not reached: the same codes on a leg, as SOCKS replies and as HTTP status.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// The kind of a failure. The numbers are the ones on the wire (docs/design/protocol.md).
@@ -51,19 +52,27 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The longest text, in bytes.
-    pub const TEXT_MOST: usize = 255;
+    /// The longest text that travels to another node, in bytes.
+    pub const WIRE_TEXT_MOST: usize = 255;
 
-    /// A failure of this kind. Control characters in `text` become spaces, and it is cut to 255 bytes.
+    /// The longest text here.
+    const TEXT_MOST: usize = 1024;
+
+    /// A failure of this kind. Control characters in `text` become spaces, and it is cut to 1,024 bytes.
     pub fn new(code: FailureCode, text: impl fmt::Display) -> Self {
-        let mut clean = String::new();
-        for c in text.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }) {
-            if clean.len() + c.len_utf8() > Self::TEXT_MOST {
-                break;
-            }
-            clean.push(c);
+        let clean = text.to_string().replace(ekiden_units::is_unseen, " ");
+        let text = cut(&clean, Self::TEXT_MOST).into();
+        Self { code, text, is_local: false, number: code as u8, passed: Vec::new() }
+    }
+
+    /// The text as it travels to another node: if it is too long, cut behind a word, with `…`.
+    pub fn wire_text(&self) -> Cow<'_, str> {
+        if self.text.len() <= Self::WIRE_TEXT_MOST {
+            return self.text.as_str().into();
         }
-        Self { code, text: clean, is_local: false, number: code as u8, passed: Vec::new() }
+        let kept = cut(&self.text, Self::WIRE_TEXT_MOST - " …".len());
+        let words = kept.rsplit_once(' ').map_or(kept, |(words, _)| words);
+        format!("{words} …").into()
     }
 
     /// What another node has told: with the number of its code, which this node may not know, and fields to be passed on.
@@ -81,6 +90,12 @@ impl Failure {
     pub fn local(self) -> Self {
         Self { is_local: true, ..self }
     }
+}
+
+/// As many whole characters of `text` as fit into `most` bytes.
+fn cut(text: &str, most: usize) -> &str {
+    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    &text[..ends.take_while(|&end| end <= most).last().unwrap_or(0)]
 }
 
 impl FailureCode {
@@ -126,5 +141,22 @@ impl FailureCode {
             Self::Overloaded | Self::NodeUnreachable => 503,
             _ => 502,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_behind_a_word_where_it_travels() {
+        let short = Failure::new(FailureCode::Other, "é".repeat(127));
+        assert_eq!(short.wire_text(), short.text);
+        let long = Failure::new(FailureCode::Other, "wörd\n".repeat(100));
+        assert_eq!(long.text.len(), 600);
+        let wire = long.wire_text();
+        assert!(wire.ends_with("wörd …") && (245..=255).contains(&wire.len()), "{wire}");
+        let one = Failure::new(FailureCode::Other, "é".repeat(600));
+        assert_eq!((one.text.len(), one.wire_text().len()), (1024, 252 + 2));
     }
 }

@@ -102,7 +102,7 @@ impl Server {
                 let reason = match other {
                     Spoken::Http => "it speaks HTTP, not SOCKS5",
                     Spoken::Tls => "it speaks TLS, not SOCKS5",
-                    _ => "it speaks SOCKS4, not SOCKS5",
+                    _ => "it speaks SOCKS4, not SOCKS5 (kind = \"mixed\" takes both)",
                 };
                 return Some(refuse(other.refusal(Spoken::Socks5), reason));
             }

@@ -119,5 +119,5 @@ impl fmt::Display for Target {
 
 /// What a client sent, fit for a log line.
 pub(crate) fn shown(text: &str) -> String {
-    text.chars().take(80).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().take(80).map(|c| if ekiden_units::is_unseen(c) { ' ' } else { c }).collect()
 }

@@ -3,3 +3,4 @@
 pub mod fair_queue;
 pub mod logins;
 pub mod quota;
+pub mod users;

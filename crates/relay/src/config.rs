@@ -2,10 +2,13 @@
 
 pub mod address;
 pub mod classes;
+pub mod destinations;
 pub mod edit;
 pub mod join;
 mod limits;
+mod list;
 pub mod overlay;
+pub mod pattern;
 mod raw;
 mod resolve;
 pub mod route;
@@ -24,15 +27,18 @@ use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::proxy_protocol::Version;
+use ekiden_service::followed::Follow;
 use ekiden_transport::Security;
 use ekiden_units::HostPort;
 use indexmap::IndexMap;
 use ipnet::IpNet;
 
-use crate::access::logins::Users;
+use crate::access::users::Users;
 use crate::config::classes::Classes;
+use crate::config::destinations::Destinations;
 use crate::config::overlay::Overlay;
-use crate::config::route::{Pattern, Routes};
+use crate::config::pattern::Pattern;
+use crate::config::route::Routes;
 use crate::config::tls::ListenerTls;
 use ekiden_config::words;
 pub use ekiden_config::{Key, Section};
@@ -83,7 +89,7 @@ pub struct Exit {
     pub client_addresses: Vec<IpNet>,
     /// Destinations that it connects to although their addresses are private, loopback, link-local, multicast or this host's
     /// own.
-    pub allow: Vec<Pattern>,
+    pub allow: Destinations,
 }
 
 /// Which congestion control connections have.
@@ -176,18 +182,18 @@ words! {
 pub enum ListenerKind {
     /// SOCKS5, with a password if there are users.
     Socks5 {
-        /// Hashes of passwords by user name. Empty: clients need no password.
-        users: Users,
+        /// `None`: clients need no password.
+        users: Option<Users>,
     },
     /// An HTTP proxy, with Basic authentication if there are users.
     Http {
-        /// Hashes of passwords by user name. Empty: clients need no password.
-        users: Users,
+        /// `None`: clients need no password.
+        users: Option<Users>,
     },
     /// SOCKS5, SOCKS4 and 4a, and an HTTP proxy: a client's first byte tells which it speaks. With users, SOCKS4 is refused.
     Mixed {
-        /// Hashes of passwords by user name. Empty: clients need no password.
-        users: Users,
+        /// `None`: clients need no password.
+        users: Option<Users>,
     },
     /// Every connection goes to one destination.
     Forward {
@@ -267,6 +273,27 @@ impl Config {
         }
     }
 
+    /// The files of users and destinations, which are read again when they change.
+    pub fn followed(&self) -> Vec<Arc<dyn Follow>> {
+        let users = self.listeners.values().filter_map(|listener| listener.kind.users()?.file());
+        let lists = self.routes.iter().flat_map(|route| route.to.files()).chain(self.exit.allow.files());
+        let users = users.map(|file| file.clone() as Arc<dyn Follow>);
+        let mut files: Vec<_> = users.chain(lists.map(|file| file.clone() as Arc<dyn Follow>)).collect();
+        // Several may have the same.
+        files.sort_by_key(|file| Arc::as_ptr(file).cast::<()>());
+        files.dedup_by_key(|file| Arc::as_ptr(file).cast::<()>());
+        files
+    }
+
+    /// The name that a listener has for the node with this fingerprint.
+    pub fn node_of_key(&self, fingerprint: &str) -> Option<&str> {
+        let known = self.listeners.values().filter_map(|listener| match &listener.kind {
+            ListenerKind::Leg(Security::Tls { known, .. }) => Some(known),
+            _ => None,
+        });
+        known.flatten().find(|(_, key)| key.to_string() == fingerprint).map(|(name, _)| name.as_str())
+    }
+
     /// Whether other nodes can connect to it.
     pub fn has_leg_listener(&self) -> bool {
         self.listeners.values().any(|listener| matches!(listener.kind, ListenerKind::Leg(_)))
@@ -316,7 +343,7 @@ impl fmt::Display for Listener {
 impl Listener {
     /// Whether its clients say who they are.
     pub fn has_users(&self) -> bool {
-        self.asks_for_certificates() || self.kind.users().is_some_and(|users| !users.is_empty())
+        self.asks_for_certificates() || self.kind.users().is_some()
     }
 
     /// Whether a connection from this address must begin with a PROXY protocol header, which says who its client is.
@@ -333,10 +360,10 @@ impl Exit {
 }
 
 impl ListenerKind {
-    /// The users of a listener that may have any; without some, its clients need no password.
+    /// Its users. `None`: its clients need no password.
     pub fn users(&self) -> Option<&Users> {
         match self {
-            Self::Socks5 { users } | Self::Http { users } | Self::Mixed { users } => Some(users),
+            Self::Socks5 { users } | Self::Http { users } | Self::Mixed { users } => users.as_ref(),
             Self::Forward { .. } | Self::Leg(_) | Self::Transparent { .. } => None,
         }
     }

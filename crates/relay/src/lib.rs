@@ -21,7 +21,8 @@ pub use access::logins::hash_password;
 pub use access::quota::Allowance;
 pub use config::edit;
 pub use config::join::join;
-pub use config::route::{Pattern, Route, Routes, Way};
+pub use config::pattern::Pattern;
+pub use config::route::{Route, Routes, Way};
 pub use config::{
     Config, ConfigError, Exit, Key, Limits, Listener, ListenerKind, OwnNode, Peer, Reply, Section, Tcp,
     member_sections, sections,

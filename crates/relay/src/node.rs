@@ -5,7 +5,6 @@
 //! kernel spreads connections by hash, which is uneven when they are few: see [`accept`].
 
 use std::collections::HashMap;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 use ekiden_bpf::Registration;
 use ekiden_net::patience;
 use ekiden_net::privileges::keep_only;
-use ekiden_net::socket::{self, SocketError};
+use ekiden_net::socket;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
@@ -25,11 +24,13 @@ use crate::shared::{Node, Worker};
 pub use error::StartError;
 use handover::{Inherited, Offered};
 use listening::{Bound, CloseReason, Closing, Sockets};
+use status::{Holder, Holders};
 use trim::Trimmer;
 
 mod accept;
 mod buffers;
 mod error;
+mod followed;
 mod handover;
 mod listening;
 mod membership;
@@ -110,6 +111,7 @@ impl Relay {
         relay.workers[0].handle.spawn(warm::keep(relay.node.clone()));
         relay.workers[0].handle.spawn(overlay::keep(relay.node.clone()));
         relay.workers[0].handle.spawn(sharing::keep(relay.node.clone()));
+        relay.workers[0].handle.spawn(followed::keep(relay.node.clone()));
         Ok(relay)
     }
 
@@ -145,15 +147,33 @@ impl Relay {
         Ok(membership::check(config)?)
     }
 
-    /// The listeners whose address is not one of this host's now, each as a sentence. That another program has an address may be a node
-    /// that this one is to replace.
+    /// The listeners whose address a node could not have now, each as a sentence. What a node of the same name has that runs here is none of
+    /// these: this one may be to replace it.
     pub fn missing_addresses(config: &Config) -> Vec<String> {
-        let missing = config.listeners.iter().filter_map(|(name, listener)| {
+        let refused = config.listeners.iter().filter_map(|(name, listener)| {
             let refused = socket::ensure_free(listener.address, listener.only_v6).err()?;
-            let is_missing = matches!(&refused, SocketError::Bind { source, .. } if source.kind() == io::ErrorKind::AddrNotAvailable);
-            is_missing.then(|| format!("[listen.{name}]: a node would wait {:?} for its address, and end: {refused}", patience::LONGEST))
+            Some((name, listener.address, refused))
         });
-        missing.collect()
+        let refused: Vec<_> = refused.collect();
+        let holders = if refused.is_empty() { Holders::default() } else { Holders::ask() };
+        let told = refused.iter().filter_map(|(name, address, error)| {
+            let holder = holders.of(*address).filter(|_| error.is_in_use());
+            let whose = match holder {
+                Some(holder) if holder.node == config.name => return None,
+                Some(Holder { node, pid, .. }) => format!(" (node {node}, process {pid}, has it)"),
+                None => String::new(),
+            };
+            Some(match error.may_pass() {
+                true => {
+                    let longest = patience::LONGEST;
+                    format!("[listen.{name}]: a node would wait {longest:?} for its address{whose}, and end: {error}")
+                }
+                false => format!(
+                    "[listen.{name}]: a node of this user would end, unless it is given capabilities, as by the packaged unit: {error}"
+                ),
+            })
+        });
+        told.collect()
     }
 
     /// Takes a new configuration: listeners, peers, routes, users and limits. Running streams go on. If a new

@@ -176,15 +176,15 @@ impl Pool {
         self.lock().get(name).map(|warm| warm.named.clone())
     }
 
-    /// What there is to each peer, in the order of their names. `build` knows their builds.
-    pub fn status(&self, build: impl Fn(&str) -> Option<String>) -> Vec<PeerStatus> {
+    /// What there is to each peer, in the order of their names. `build` knows their builds, `is_failing` whom streams have not reached.
+    pub fn status(&self, build: impl Fn(&str) -> Option<String>, is_failing: impl Fn(&str) -> bool) -> Vec<PeerStatus> {
         let status = |(name, warm): (&String, &Warm)| PeerStatus {
             build: build(name),
             name: name.clone(),
             address: warm.named.1.address.to_string(),
             streams: Arc::strong_count(&warm.named).saturating_sub(1) as u64,
             idle: warm.idle.len() as u64,
-            is_failing: warm.trouble.is_some(),
+            is_failing: warm.trouble.is_some() || is_failing(name),
         };
         let mut all: Vec<_> = self.lock().iter().map(status).collect();
         all.sort_by(|one, other| one.name.cmp(&other.name));

@@ -32,6 +32,7 @@ use crate::shared::late::LatePlace;
 use crate::shared::{Current, InFlightGuard, Node, Permit};
 use crate::stream::{Duplex, Expiry, Observed, Side};
 use failed::Asked;
+use mixed::Protocol;
 
 /// A stream's connections when it has ended.
 type Late = closing::Late<Connection, Free>;
@@ -107,14 +108,14 @@ async fn prepare(
         ListenerKind::Transparent { .. } => transparent::prepare(node, &listener, stream, caller).await,
         ListenerKind::Socks5 { .. } | ListenerKind::Http { .. } | ListenerKind::Mixed { .. } => {
             let client = Box::pin(secure::accept(node, &listener, stream, caller)).await?;
-            let socks = match &listener.kind {
-                ListenerKind::Http { .. } => None,
-                ListenerKind::Mixed { .. } => mixed::socks_version(node, &client.0).await?,
-                _ => Some(socks::Version::Five),
+            let protocol = match &listener.kind {
+                ListenerKind::Http { .. } => Protocol::Http,
+                ListenerKind::Mixed { .. } => mixed::protocol(node, &client.0).await?,
+                _ => Protocol::Socks(socks::Version::Five),
             };
-            match socks {
-                Some(version) => socks::prepare(node, &listener, current, version, client, caller).await,
-                None => Box::pin(http::prepare(node, listener, current, client, caller)).await,
+            match protocol {
+                Protocol::Socks(version) => socks::prepare(node, &listener, current, version, client, caller).await,
+                Protocol::Http => Box::pin(http::prepare(node, listener, current, client, caller)).await,
             }
         }
     }?;

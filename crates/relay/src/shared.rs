@@ -216,6 +216,12 @@ impl Node {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// A file of users or destinations says something else: what was decided by it is decided again.
+    pub fn files_changed(&self) {
+        // It stays odd while the configuration changes.
+        self.generation.fetch_add(2, Ordering::AcqRel);
+    }
+
     /// A connection to a node failed. If this node lacked something, that says nothing about the other.
     pub fn leg_failed(&self, peer: &str, failure: &Failure) {
         if !failure.is_local {

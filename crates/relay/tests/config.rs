@@ -1,5 +1,9 @@
 //! The configuration: what is refused, where and why; what is shown.
 
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use crate::common::process::Process;
 use crate::common::*;
 use ekiden_relay::{Config, ListenerKind, Pattern, Relay, Rules, sections};
 
@@ -11,19 +15,37 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn addresses_that_this_host_does_not_have_are_told() {
+fn addresses_that_a_node_could_not_have_are_told() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let missing = |address: &str| {
         let text = format!("[listen.x]\nkind = \"forward\"\naddress = \"{address}\"\nto = \"host:80\"\nopen = true\n");
         Relay::missing_addresses(&config(&text)).concat()
     };
-    // An address of documentation (RFC 5737). Of one that is taken nothing is said: its node may be the one to replace.
+    // An address of documentation (RFC 5737).
     let told = missing("192.0.2.1:7000");
     assert!(
         told.starts_with("[listen.x]: ") && told.contains("192.0.2.1:7000: Cannot assign requested address"),
         "{told}"
     );
-    assert_eq!(missing(&taken.local_addr().unwrap().to_string()), "");
+    let told = missing(&taken.local_addr().unwrap().to_string());
+    assert!(told.contains("would wait 5s") && told.contains("`ss -ltnp"), "{told}");
+    // A node that runs may be the one to replace.
+    let node = Process::start("check", "[listen.x]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n");
+    let port = node.addresses[0].port();
+    assert_eq!(missing(&format!("127.0.0.1:{port}")), "");
+    // ... if it has the name of this one.
+    let text = format!("name = \"other\"\n[listen.x]\nkind = \"socks5\"\naddress = \"127.0.0.1:{port}\"\n");
+    let told = Relay::missing_addresses(&config(&text)).concat();
+    assert!(told.contains(&format!(", process {}, has it)", node.child.id())), "{told}");
+    // It is in nobody's way at an address that is not this host's.
+    let any = Process::start("check-any", "[listen.x]\nkind = \"socks5\"\naddress = \"0.0.0.0:0\"\nopen = true\n");
+    let told = missing(&format!("192.0.2.1:{}", any.addresses[0].port()));
+    assert!(told.contains("Cannot assign requested address"), "{told}");
+}
+
+#[test]
+fn nothing_needs_no_unit() {
+    assert_eq!(config("[limits]\ndrain = 0\n").limits.drain, Duration::ZERO);
 }
 
 #[test]
@@ -99,7 +121,8 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[tcp]\nsend_buffer = \"1B\"".into(), 2, "tcp.send_buffer = 1B: a buffer must be from 4KiB to 1GiB"),
         ("[tcp]\nkeepalive = \"999ms\"".into(), 2, "tcp.keepalive must be from 1s to 9h"),
         ("[tcp]\nuser_timeout = \"25h\"".into(), 2, "tcp.user_timeout must be from 1s to 24h"),
-        (listen("socks4", "127.0.0.1:1", ""), 3, "unknown variant `socks4`"),
+        (listen("socks4", "127.0.0.1:1", ""), 3, "`mixed` takes SOCKS4 and 4a"),
+        (listen("socks5", "127.0.0.1", ""), 4, "needs a port from 1 to 65535, as in 127.0.0.1:80"),
         (listen("socks5", "localhost:1", ""), 4, "not an address and port"),
         (listen("socks5", "0.0.0.0:1", ""), 4, "open = true"),
         (listen("http", "[::]:1", ""), 4, "open = true"),
@@ -108,6 +131,16 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("forward", "127.0.0.1:1", "to = \"a\""), 5, "port"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nvia = [\"p\"]"), 6, "no [peer.p]"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nusers = { a = \"b\" }"), 6, "has no 'users'"),
+        (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nusers_file = \"u\""), 6, "has no 'users_file'"),
+        (listen("http", "127.0.0.1:1", "users_file = \"none.txt\""), 5, "none.txt: cannot be read: No such file"),
+        (listen("http", "127.0.0.1:1", "users_file = \"key.pem\""), 5, "is a private key (PEM), not a list of users"),
+        (
+            listen("http", "127.0.0.1:1", "users_file = \"key.pem\"\nusers = {}"),
+            6,
+            "either users or users_file, not both",
+        ),
+        ("[[route]]\nto = [\"*:1\", \"@none.txt\"]\naction = \"refuse\"".into(), 2, "none.txt: cannot be read"),
+        ("[exit]\nallow = [\"@\"]".into(), 2, "names no file"),
         (listen("socks5", "127.0.0.1:1", "to = \"a:1\""), 5, "has no 'to'"),
         (listen("socks5", "127.0.0.1:1", "proxy_protocol = \"v2\""), 5, "has no 'proxy_protocol'"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nproxy_protocol = \"v3\""), 6, "unknown variant `v3`"),
@@ -122,6 +155,11 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("http", "127.0.0.1:1", "users = { \"a:b\" = \"c\" }"), 5, "without ':'"),
         (listen("http", "127.0.0.1:1", "users = { a = \"secret\" }"), 5, "'ekiden password' makes it"),
         (listen("http", "127.0.0.1:1", "") + "[listen.y]\nkind = \"http\"\naddress = \"127.0.0.1:1\"", 8, "already"),
+        (
+            listen("http", "127.0.0.1:1", "") + "[listen.y]\nkind = \"http\"\naddress = \"0.0.0.0:1\"\nopen = true",
+            8,
+            "[listen.x] has 127.0.0.1:1, and one of both is for all addresses",
+        ),
         (listen("transparent", "0.0.0.0:1", "interfaces = [\"a\"]"), 4, "127.0.0.1:PORT"),
         (listen("transparent", "127.0.0.2:1", "interfaces = [\"a\"]"), 4, "127.0.0.1:PORT"),
         (listen("transparent", "[::1]:0", "interfaces = [\"a\"]"), 4, "[::1]:PORT"),
@@ -220,6 +258,30 @@ fn what_is_shown_is_a_configuration_without_secrets() {
 }
 
 #[test]
+fn files_of_users_and_destinations_are_shown_by_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        path.display().to_string()
+    };
+    let users = file("users \\\"x", &format!("alice:{}\n", hash_of_secret()));
+    let list = file("list", ".example.org\n10.0.0.0/8:80\n");
+    let shown = config(&format!(
+        "[listen.web]\nkind = \"mixed\"\naddress = \"0.0.0.0:8080\"\nusers_file = {users:?}\n\
+         [class.web]\nusers = [\"whoever comes\"]\n\
+         [[route]]\nto = [\"*:25\", \"@{list}\"]\naction = \"refuse\"\n[exit]\nallow = [\"@{list}\"]\n"
+    ))
+    .to_string();
+    for part in [&format!("to = [\"*:25\", \"@{list}\"]"), &format!("allow = [\"@{list}\"]")] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    assert!(shown.contains("users_file = '") && !shown.contains("argon2"), "{shown}");
+    assert_eq!(config(&shown).to_string(), shown);
+}
+
+#[test]
 fn names_that_need_quotes_are_shown_so_that_they_can_be_read() {
     let users = format!("users = {{ \"d\\u0007e\\u0301 \\\"f\\\"\" = \"{}\" }}", hash_of_secret());
     let shown =
@@ -228,6 +290,7 @@ fn names_that_need_quotes_are_shown_so_that_they_can_be_read() {
     assert_eq!(again.to_string(), shown);
     assert!(again.listeners.contains_key("a 'b\"c"), "{shown}");
     let ListenerKind::Http { users } = &again.listeners[0].kind else { panic!("{shown}") };
+    let users = users.as_ref().unwrap().current();
     assert_eq!(users.keys().collect::<Vec<_>>(), ["d\u{7}e\u{301} \"f\""]);
 }
 
@@ -282,10 +345,17 @@ fn patterns_match_what_they_say() {
     ] {
         assert!(!matches(pattern, target), "{pattern} {target}");
     }
-    for wrong in ["", ":80", "a:0", "a:x", ".10.0.0.1", "a/b", "*:*", "10.0.0.1-10.0.0.9", "192.0.2.300:80", ".1"] {
+    for wrong in ["", ":80", ".10.0.0.1", "a/b", "10.0.0.1-10.0.0.9", "192.0.2.300:80", ".1"] {
         assert!(Pattern::parse(wrong).unwrap_err().contains("use a network (10.0.0.0/8)"), "{wrong}");
     }
     for (wrong, said) in [
+        ("a:0", "'a:0' is not a destination: '0' is not one port from 1 to 65535; all ports are meant without"),
+        (
+            "*:80-90",
+            "'*:80-90' is not a destination: '80-90' is not one port from 1 to 65535; all ports are meant without",
+        ),
+        ("*.example.jp", "'*.example.jp' is not a destination: write '.example.jp' for a domain and all below it"),
+        ("http://a", "'http://a' is not a destination: write the host alone, without 'http://'"),
         ("10.0.0.1/8", "10.0.0.1/8 is no network: 10.0.0.0/8 is the one around it"),
         ("10.0.0.0/33", "'10.0.0.0/33': the prefix of an IPv4 network has 0 to 32 bits"),
         ("[2001:db8::1/32]:443", "2001:db8::1/32 is no network: 2001:db8::/32 is the one around it"),

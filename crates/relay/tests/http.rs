@@ -5,6 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::mpsc;
 
+use crate::common::log::{self, is_logged};
 use crate::common::*;
 
 /// An origin that answers each request's head by `answer`, on one connection after another.
@@ -278,6 +279,7 @@ fn an_origin_that_dies_in_a_body_is_a_reset_for_the_client() {
 
 #[test]
 fn failures_have_their_status_and_say_why() {
+    log::keep();
     for count in [0, 1, 3] {
         let refuse = "[[route]]\nto = [\"forbidden.example\"]\naction = \"refuse\"\n";
         let chain = Chain::with(count, refuse, "");
@@ -287,12 +289,18 @@ fn failures_have_their_status_and_say_why() {
             say(stream, "SSH-2.0-x\r\n\r\n");
             false
         });
+        let doubtful = origin(|_, stream| {
+            say(stream, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n");
+            false
+        });
+        let answer = format!("by http to {silent}: the origin closed the connection without a response");
         for (url, status, why) in [
             (format!("http://{closed}/"), 502, "connection refused"),
             ("http://no-such-host.invalid/".into(), 502, "does not exist"),
             ("http://forbidden.example/".into(), 403, "refuses"),
             (format!("http://{silent}/"), 502, "without a response"),
             (format!("http://{garbage}/"), 502, "HTTP"),
+            (format!("http://{doubtful}/"), 502, "the origin's response: Content-Length"),
             ("/local".into(), 400, "http://"),
             ("gopher://x/".into(), 400, "ftp://"),
         ] {
@@ -302,6 +310,8 @@ fn failures_have_their_status_and_say_why() {
             client.read_to_string(&mut answer).unwrap();
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.contains(why), "{url}: {answer}");
         }
+        // The others are of the same client, and are counted.
+        assert!(is_logged(&answer), "{answer}");
     }
 }
 

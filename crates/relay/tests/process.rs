@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::common::process::Process;
@@ -181,8 +182,33 @@ fn sighup_takes_a_right_file_and_keeps_the_old_one_otherwise() {
     process.signal(Signal::SIGHUP);
     wait_until("the listener is gone", || std::net::TcpStream::connect(port).is_err());
     process.wait_for_line(&format!("[listen.more] is closed: socks5 {port}"));
+    process.rewrite(&SOCKS.replace("socks5", "mixed"));
+    process.signal(Signal::SIGHUP);
+    process.wait_for_line(&format!("was socks5, and is mixed from now on: {}", process.addresses[0]));
     server.write_all(b"and here").unwrap();
     client.read_exact(&mut [0; 8]).unwrap();
+}
+
+#[test]
+fn its_status_says_which_peer_is_not_reached() {
+    let (host, port) = (listener().0, spare_port());
+    let leg = |address: SocketAddr| {
+        format!("[listen.leg]\nkind = \"leg\"\naddress = \"{address}\"\n{}", Mode::Tls.listener("key"))
+    };
+    let (own, known) = (Mode::Tls.node("key"), Mode::Tls.peer("key"));
+    let way = format!("[peer.n1]\naddress = \"{port}\"\n{known}[[route]]\nto = [\"*\"]\nvia = [\"n1\"]\n");
+    let entry = Process::start("entry", &format!("name = \"entry\"\n{own}{SOCKS}{way}"));
+    let is_failing = || {
+        let status = ekiden_relay::status::ask(entry.child.id()).unwrap();
+        status.peers.iter().find(|peer| peer.name == "n1").unwrap().is_failing
+    };
+    assert!(!is_failing());
+    let host = host.local_addr().unwrap();
+    assert_ne!(socks(entry.addresses[0], "127.0.0.1", host.port()).0, 0);
+    assert!(is_failing());
+    let _exit = Process::start("exit", &format!("name = \"n1\"\n{own}{}", leg(port)));
+    wait_until("it is reached again", || socks(entry.addresses[0], "127.0.0.1", host.port()).0 == 0);
+    assert!(!is_failing());
 }
 
 /// Which of the two the exit learns of first is up to chance. What comes to it has TLS, and so is copied to the host.

@@ -9,6 +9,7 @@ mod delivered;
 mod departures;
 mod exit;
 mod families;
+mod files;
 mod forgotten;
 mod ftp;
 mod growth;

@@ -141,24 +141,39 @@ fn the_name_in_a_certificate_is_the_users_and_where_there_are_users_both_are_ask
     drop(tunnel(Client::known(1, "bob").connect(open.address("mixed").unwrap()), host));
     drop(held);
 
-    let users = format!("users = {{ me = \"{}\" }}\n", hash_of_secret());
-    let locked = node(&each_kind(true, &users));
-    let address = locked.address("http").unwrap();
-    let ask = |client: Client, line: &str| {
-        let mut tls = client.connect(address);
-        write!(tls, "CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n{line}\r\n").unwrap();
-        head(&mut tls)
-    };
-    assert!(ask(alice(), "").starts_with("HTTP/1.1 407 "));
-    assert!(ask(alice(), "Proxy-Authorization: Basic bWU6c2VjcmV0\r\n").starts_with("HTTP/1.1 200 "));
-    let stranger = Client::default().greeting(address);
-    assert!(stranger.contains("ertificate"), "{stranger}");
+    put("users.txt", &format!("me:{}\n", hash_of_secret()));
+    let written = format!("users = {{ me = \"{}\" }}\n", hash_of_secret());
+    for users in [&*written, "users_file = \"users.txt\"\n"] {
+        let locked = node(&each_kind(true, users));
+        for kind in ["http", "mixed"] {
+            let address = locked.address(kind).unwrap();
+            let ask = |client: Client, line: &str| {
+                let mut tls = client.connect(address);
+                write!(tls, "CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n{line}\r\n").unwrap();
+                head(&mut tls)
+            };
+            assert!(ask(alice(), "").starts_with("HTTP/1.1 407 "));
+            assert!(ask(alice(), "Proxy-Authorization: Basic bWU6c2VjcmV0\r\n").starts_with("HTTP/1.1 200 "));
+            let stranger = Client::default().greeting(address);
+            assert!(stranger.contains("ertificate"), "{stranger}");
+        }
+        for (password, right) in [(b"secret", 0), (b"wrong!", 1)] {
+            let mut tls = alice().connect(locked.address("socks5").unwrap());
+            tls.write_all(&[&[5, 1, 2, 1, 2], &b"me"[..], &[6], password].concat()).unwrap();
+            let mut answers = [0; 4];
+            tls.read_exact(&mut answers).unwrap();
+            assert_eq!(answers, [5, 2, 1, right]);
+        }
+    }
 }
 
 #[test]
 fn a_class_takes_the_streams_of_a_user_whom_a_certificate_names() {
     let class = "[class.fast]\nkind = \"interactive\"\nusers = [\"alice\"]\n";
-    config(&format!("{}{class}", listener("http", true, "")));
+    put("nobody.txt", "");
+    for more in ["", "users = {}", "users_file = \"nobody.txt\""] {
+        config(&format!("{}{class}", listener("http", true, more)));
+    }
     let refused =
         ekiden_relay::Config::parse(&format!("{}{class}", listener("http", false, "")), &directory().join("x.toml"));
     assert!(refused.unwrap_err().to_string().contains("no listener has a user 'alice'"));

@@ -1,9 +1,10 @@
-//! What every program that stays has in common: how it starts, what signals mean to it, what it says when it is ready, how it is asked, and
-//! which lines of its log others can cause how often.
+//! What every program that stays has in common: how it starts, what signals mean to it, what it says when it is ready, how it is asked,
+//! which files it reads again when they change, and which lines of its log others can cause how often.
 
 mod announce;
 pub mod ask_socket;
 mod askers;
+pub mod followed;
 pub mod reload;
 mod signals;
 pub mod status;

@@ -48,8 +48,8 @@ impl Signals {
     pub async fn next(&mut self) -> Asked {
         tokio::select! {
             biased;
-            _ = self.terminate.recv() => Asked::End,
-            _ = self.interrupt.recv() => Asked::End,
+            _ = self.terminate.recv() => end("SIGTERM"),
+            _ = self.interrupt.recv() => end("SIGINT"),
             _ = self.hangup.recv() => Asked::Reload,
         }
     }
@@ -58,4 +58,10 @@ impl Signals {
     pub async fn end(&mut self) {
         while self.next().await != Asked::End {}
     }
+}
+
+/// Says why the program ends: whoever looks for it in the log has not always asked for that.
+fn end(signal: &str) -> Asked {
+    tracing::info!("told to end by {signal}");
+    Asked::End
 }

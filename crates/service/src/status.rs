@@ -34,7 +34,8 @@ pub enum StatusError {
     /// Another user's program has taken the name.
     #[error(
         "what answers for the {whose} is none of root or of this user, but a program of user {user}; if that user is its own, ask as \
-         that one: `setpriv --reuid {user} --clear-groups ekiden …`"
+         that one: `setpriv --reuid {user} --clear-groups {}`",
+        command()
     )]
     Stranger {
         /// The one asked for.
@@ -53,6 +54,12 @@ pub enum StatusError {
         /// What is wrong.
         source: io::Error,
     },
+}
+
+/// This program's command line.
+fn command() -> String {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().replace(char::is_control, " "));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// Asks the program that listens on the name `socket` in this network namespace. `nobody` is the error if there is none.

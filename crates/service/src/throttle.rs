@@ -88,6 +88,12 @@ impl Throttle {
         }
     }
 
+    /// Whether a warning about `whom` holds.
+    pub fn is_troubled(&self, whom: &str) -> bool {
+        self.is_troubled.load(Ordering::Relaxed)
+            && self.troubled.lock().unwrap_or_else(PoisonError::into_inner).contains(whom)
+    }
+
     /// The same at the level info.
     pub fn info(&self, kind: &'static str, whom: impl fmt::Display, line: fmt::Arguments<'_>) {
         self.log(Level::INFO, kind, &whom, line);

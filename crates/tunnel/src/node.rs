@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
-use std::net::TcpListener as StdTcpListener;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::Path;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use ekiden_bpf::named::{self, Reason};
 use ekiden_keys::random_secret;
 use ekiden_net::patience;
 use ekiden_net::privileges::{Capability, has, keep_only};
-use ekiden_net::socket::{self, TcpOptions};
+use ekiden_net::socket::{self, SocketError, TcpOptions, overlap};
 use ekiden_queue::Siblings;
 use ekiden_relay_proto::leg::About;
 use ekiden_service::status_socket::{self, Holder};
@@ -86,7 +86,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     socket::check(&config.tcp).map_err(StartError::Tcp)?;
     let until = patience::deadline();
     await_free(&config, until)?;
-    let mut listener = listen(&config)?;
+    let mut listener = listen(&config, socket::listen_alone)?;
     let tun = device::create(&config)?;
     let asked = listen_for_status(&config.device.name, until);
     keep_only(needed(&config)).map_err(StartError::Privileges)?;
@@ -191,9 +191,12 @@ fn needed(config: &Config) -> &'static [Capability] {
 }
 
 /// The socket at which peers connect.
-fn listen(config: &Config) -> Result<Option<StdTcpListener>, StartError> {
-    let listen = |Listen { address, .. }: &Listen| socket::listen(*address, false, &config.tcp);
-    config.listen.as_ref().map(listen).transpose().map_err(StartError::Listen)
+fn listen(
+    config: &Config,
+    listen: impl Fn(SocketAddr, bool, &TcpOptions) -> Result<StdTcpListener, SocketError>,
+) -> Result<Option<StdTcpListener>, StartError> {
+    let at = |Listen { address, .. }: &Listen| listen(*address, false, &config.tcp);
+    config.listen.as_ref().map(at).transpose().map_err(StartError::Listen)
 }
 
 impl Node {
@@ -334,7 +337,13 @@ impl Node {
         }
         let control = bring_control(config)?;
         socket::check(&config.tcp).map_err(StartError::Tcp)?;
-        Ok((listen(config)?, control))
+        // The present listener may be in the way of its successor, and nothing else may.
+        let own = self.config.listen.as_ref().map(|own| own.address);
+        let fresh = listen(config, |address, only_v6, options| match own.is_some_and(|own| overlap(own, address)) {
+            true => socket::listen(address, only_v6, options),
+            false => socket::listen_alone(address, only_v6, options),
+        });
+        Ok((fresh?, control))
     }
 
     fn hello(&self, peer: usize, connection: u8) -> Hello {

@@ -328,11 +328,17 @@ impl<Quantity: FromStr<Err = ParseError>> serde::de::Visitor<'_> for FromText<Qu
     }
 
     fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Quantity, E> {
-        Err(self.refused(&number))
+        match number {
+            0 => self.visit_str("0"),
+            _ => Err(self.refused(&number)),
+        }
     }
 
     fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Quantity, E> {
-        Err(self.refused(&number))
+        match number {
+            0 => self.visit_str("0"),
+            _ => Err(self.refused(&number)),
+        }
     }
 
     fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Quantity, E> {

@@ -69,6 +69,12 @@ pub fn has_mount() -> bool {
     mounts.lines().any(|line| line.split(' ').nth(1) == Some("/sys/fs/bpf"))
 }
 
+/// Whether only some processes see what this one mounts.
+pub fn is_mount_private() -> bool {
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    namespace("self") != namespace("1")
+}
+
 /// Who still holds it, now that it is not pinned; `None` if it is gone.
 ///
 /// # Errors

@@ -118,4 +118,4 @@ for _ in {1..100}; do
   grep -q 'must begin with a PROXY protocol header' entry.log && break
   sleep 0.1
 done
-grep -q 'must begin with a PROXY protocol header' entry.log || fail "the log does not say why"
+await 10 grep -q 'must begin with a PROXY protocol header' entry.log

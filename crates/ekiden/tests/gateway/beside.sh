@@ -6,7 +6,7 @@ done
 filters() { for direction in ingress egress; do on router tc filter show dev wan0 $direction; done | grep ^filter; }
 filters > before
 start
-grep -q "on wan0 by tcx, before 2 programs of others" gateway.log || fail "not told"
+await 10 grep -q "on wan0 by tcx, before 2 programs of others" gateway.log
 fetch 100000 2
 is "s['counters']['begun'], s['counters']['tracked'] > 20" "(2, True)"
 kill $gateway; wait $gateway

@@ -16,5 +16,6 @@ await 10 grep -q "WARN.* the table of IPv4 streams is full (2): 3 new streams we
 # More is told once, at the end.
 fetch 1000 2
 kill $gateway; wait $gateway
-[ "$(grep -c "streams is full (2)" gateway.log)" = 2 ] && grep -q "full (2): 2 new streams" gateway.log || fail "told otherwise"
+await 10 grep -q "full (2): 2 new streams" gateway.log
+[ "$(grep -c "streams is full (2)" gateway.log)" = 2 ] || fail "told otherwise"
 kill $sending

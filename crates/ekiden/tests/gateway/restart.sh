@@ -30,7 +30,7 @@ for signal in KILL TERM; do
   start
   is "s['streams'][0]['state'], s['counters']['tracked'] > $packets" "('watched', True)" || fail "the stream was not followed while the process was away: $(of s)"
 done
-grep -q "takes over the programs" gateway.log || fail "nothing was taken over"
+await 10 grep -q "takes over the programs" gateway.log
 # It cannot be removed under a process.
 code=0; on router "$EKIDEN" gateway remove wan0 2> refused || code=$?
 [ $code = 4 ] && grep -q "end its process first" refused || fail "$code"
@@ -38,7 +38,7 @@ kill $gateway; wait $gateway
 # With other settings it begins anew.
 echo 'repeats = 7' >> gateway.toml
 start
-grep -q "they are of another build, or of other settings" gateway.log || fail "not replaced"
+await 10 grep -q "they are of another build, or of other settings" gateway.log
 is "s['streams']" "[]" || fail "streams of other settings"
 kill $gateway; wait $gateway
 # What is left is told to who may know it, and taken away by who may.
@@ -68,7 +68,7 @@ ip -n router link add wan0 type veth peer name wan1
 rm -f ready
 ip netns exec router "$EKIDEN" gateway -c gateway.toml > ready 2>> gateway.log & gateway=$!
 await 10 grep -q '^ready$' ready
-grep -q "pinned in a file system of this process.s own" gateway.log || fail "not told"
+await 10 grep -q "pinned in a file system of this process.s own" gateway.log
 kill $gateway; wait $gateway || true
 # A user with the capabilities alone, who may not look there, starts one all the same.
 sed -i /restart_within/d gateway.toml

@@ -13,7 +13,7 @@ for offload in 1 0; do
   is "s['counters']['rewritten'] > $before" True || fail "no window was lowered: $(on router "$EKIDEN" gateway status wan0)"
 done
 is "s['groups'][0]['throttlings'] > 0, s['counters']['malformed']" "(True, 0)"
-grep -q "tokyo: congestion in 10.1.0.2:" gateway.log || fail "congestion is not told"
+await 10 grep -q "tokyo: congestion in 10.1.0.2:" gateway.log
 # One that nobody answers.
 on sender timeout 1 bash -c 'exec 3<> /dev/tcp/192.0.2.9/5001' || true
 is "[stream['state'] for stream in s['streams'] if stream['receiver'] == '192.0.2.9:5001']" "['opening']" || fail "$(of s)"

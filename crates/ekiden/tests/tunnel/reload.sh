@@ -22,6 +22,14 @@ hang_up city "read again"
 sleep 1; answers && fail "a removed key still carries packets" || true
 cp kept city/city.toml; hang_up city "read again"
 await 20 answers
+# An address that another program of this user has, which would share it: everything stays.
+on city python3 -c 'import socket, time
+taken = socket.socket(); taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1); taken.bind(("127.0.0.1", 6001)); taken.listen()
+time.sleep(100)' & taken=$!
+await 10 on city sh -c "ss -Hltn | grep -q :6001"
+cp city/city.toml kept; sed -i '/^\[listen\]/,/^\[/s/^address = .*/address = "127.0.0.1:6001"/' city/city.toml
+hang_up city "stays as it was: .*127.0.0.1:6001: Address already in use"
+kill $taken; cp kept city/city.toml; hang_up city "nothing in it is new"
 # What only a start can take: everything stays.
 sed -i 's/^mtu = .*/mtu = 1400/' island/island.toml; grep -q "mtu = 1400" island/island.toml || sed -i 's/^name = "ekiden0"/&\nmtu = 1400/' island/island.toml
 hang_up island "the configuration stays as it was: .*\[device\]: what is new there only a start can take; restart it"

@@ -47,7 +47,7 @@ for node in city island; do
   grep -q "connection 0 ended" $node.log && fail "$(cat city.log island.log)"
 done
 # The island's address changes: the old connection never goes on.
-grep -q "connection 0 stalls, and is dialled anew" island.log || fail "the cut was no stall"
+await 10 grep -q "connection 0 stalls, and is dialled anew" island.log
 sleep 2; : > island.log
 ip -n island address add 198.51.100.7/24 dev eth0; ip -n island address del 198.51.100.2/24 dev eth0
 ip -n island address show dev eth0 | grep -q 198.51.100.7 || ip -n island address add 198.51.100.7/24 dev eth0

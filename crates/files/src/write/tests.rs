@@ -1,7 +1,9 @@
 use std::io::Read;
 use std::os::unix::fs::{chown, symlink};
 use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
@@ -119,6 +121,37 @@ fn a_file_keeps_its_permissions_and_for_root_its_owner() {
     let before = of();
     write(&path, b"2").unwrap();
     assert_eq!((of(), fs::read(&path).unwrap()), (before, b"2".to_vec()));
+}
+
+/// Who may write a folder changes his file there with a link to one of root's, for as long as root writes it.
+#[test]
+fn root_gives_no_file_away_that_a_link_leads_to_meanwhile() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    fs::write(place("precious"), b"1").unwrap();
+    fs::set_permissions(place("precious"), Permissions::from_mode(0o600)).unwrap();
+    fs::write(place("own"), b"1").unwrap();
+    fs::set_permissions(place("own"), Permissions::from_mode(0o666)).unwrap();
+    chown(place("own"), Some(65534), Some(65534)).unwrap();
+    symlink("precious", place("link")).unwrap();
+    let done = AtomicBool::new(false);
+    let (own, link) = (place("own"), place("link"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let _ = renameat2(AT_FDCWD, &own, AT_FDCWD, &link, RenameFlags::RENAME_EXCHANGE);
+            }
+        });
+        for _ in 0..2_000 {
+            let _ = write(&own, b"2");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let there = fs::metadata(place("precious")).unwrap();
+    assert_eq!((there.uid(), there.mode() & 0o777), (0, 0o600));
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn nodes_see_each_other_come_change_and_go() {
     b.wait_problem(|error| {
         matches!(error, RegistryError::NotAdmitted { .. } | RegistryError::Refused { .. } | RegistryError::Login { .. })
     });
-    assert_eq!(b.names(), ["a"]);
+    b.wait_names(&["a"]);
     let mut operator = cluster.operator();
     let error = cluster.try_etcdctl(&["user", "get", &format!("ekiden.{OVERLAY}.b")]).unwrap_err();
     assert!(error.contains("user name not found"), "{error}");

@@ -85,7 +85,8 @@ impl Replies {
 impl Reply {
     fn new(code: u16, line: &[u8]) -> Self {
         let text = String::from_utf8_lossy(line.get(4..).unwrap_or_default());
-        let text = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(TEXT_MOST).collect();
+        let text =
+            text.trim().chars().map(|c| if ekiden_units::is_unseen(c) { ' ' } else { c }).take(TEXT_MOST).collect();
         Self { code, text }
     }
 

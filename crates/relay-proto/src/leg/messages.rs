@@ -160,7 +160,7 @@ impl Opened {
 /// The FAILED frame.
 pub fn encode_failed(failure: &Failure) -> Vec<u8> {
     let mut body = vec![failure.number()];
-    counted(&mut body, failure.text.as_bytes());
+    counted(&mut body, failure.wire_text().as_bytes());
     body.extend(&failure.passed);
     Header::frame(FrameKind::Failed, &body)
 }

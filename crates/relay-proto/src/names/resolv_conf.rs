@@ -85,7 +85,7 @@ impl ResolvConf {
                 }
                 (b"nameserver", [server, ..]) => match NameServer::parse(server) {
                     Some(_) if conf.servers.len() == SERVERS_MOST => {
-                        said(format!("of the name servers the first {SERVERS_MOST} count"));
+                        said(format!("only the first {SERVERS_MOST} name servers count"));
                     }
                     Some(server) => conf.servers.push(server),
                     None => said(format!("'{}' is not the address of a name server", shown(server))),
@@ -263,7 +263,7 @@ mod tests {
             [
                 "line 3: '192.0.2.256' is not the address of a name server",
                 "line 4: 'nameserver' has no value",
-                "line 9: of the name servers the first 3 count"
+                "line 9: only the first 3 name servers count"
             ]
         );
         assert_eq!(odd("nameserver fe80::1%\nnameserver 127.0.0.1%lo").len(), 2);

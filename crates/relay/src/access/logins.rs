@@ -21,9 +21,6 @@ mod checker;
 pub use checker::Crowded;
 use checker::{Check, Checker, Guess};
 
-/// Hashes by user name.
-pub type Users = IndexMap<String, String>;
-
 /// The maximum number of remembered logins. When it is reached, all are forgotten, and each is checked again at its next use.
 const REMEMBERED: usize = 4096;
 
@@ -72,7 +69,7 @@ impl Logins {
     /// Too many passwords wait to be checked, or there is no thread to check them.
     pub async fn is_right(
         &self,
-        users: &Users,
+        users: &IndexMap<String, String>,
         client: ClientKey,
         user: &[u8],
         password: &[u8],
@@ -176,8 +173,8 @@ mod tests {
     #[tokio::test]
     async fn only_the_right_password_of_a_known_user_is_right() {
         let logins = Logins::new().unwrap();
-        let users = Users::from([("alice".into(), hash_password(b"secret").unwrap())]);
-        let is_right = async |users: &Users, user: &[u8], password: &[u8]| {
+        let users = IndexMap::from([("alice".into(), hash_password(b"secret").unwrap())]);
+        let is_right = async |users: &IndexMap<String, String>, user: &[u8], password: &[u8]| {
             let client = "192.0.2.1".parse::<IpAddr>().unwrap().into();
             logins.is_right(users, client, user, password).await.unwrap()
         };
@@ -191,7 +188,7 @@ mod tests {
         }
         assert_eq!(logins.remembered().len(), 1);
         // A password that was right for another hash is not right for this one.
-        let changed = Users::from([("alice".into(), hash_password(b"other").unwrap())]);
+        let changed = IndexMap::from([("alice".into(), hash_password(b"other").unwrap())]);
         assert!(!is_right(&changed, b"alice", b"secret").await);
     }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use ekiden_files::{FileKind, Opened, without_mark, write_synced};
-use ekiden_keys::Fingerprint;
+use ekiden_keys::{Fingerprint, Identity};
 use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
 use super::raw::RawKind;
@@ -31,7 +31,7 @@ pub fn add_peer(
     fingerprint: Fingerprint,
     if_present: IfPresent,
 ) -> Result<bool, ConfigError> {
-    edit(file, Some(fingerprint), |document| {
+    edit(file, Some((name, fingerprint)), |document| {
         let peers = document.entry("peer").or_insert_with(|| {
             let mut all = Table::new();
             all.set_implicit(true);
@@ -62,7 +62,7 @@ pub fn allow_node(
     fingerprint: Fingerprint,
     if_present: IfPresent,
 ) -> Result<(String, bool), ConfigError> {
-    edit(file, Some(fingerprint), |document| {
+    edit(file, Some((name, fingerprint)), |document| {
         let Some(listen) = document.get_mut("listen") else { return Err("there is no leg listener".into()) };
         let is_leg = |item: &Item| item.get("kind").and_then(Item::as_str) == Some(RawKind::Leg.word());
         let all = table(listen)?.iter().filter(|(_, item)| is_leg(item)).map(|(name, _)| name.to_owned());
@@ -122,10 +122,10 @@ fn set(table: &mut dyn TableLike, key: &str, text: &str) {
     table.insert(key, Item::Value(new));
 }
 
-/// `new`: the key that the change brings in.
+/// `new`: the name and the key of a node that the change brings in.
 fn edit<T>(
     file: &Path,
-    new: Option<Fingerprint>,
+    new: Option<(&str, Fingerprint)>,
     change: impl FnOnce(&mut DocumentMut) -> Result<T, String>,
 ) -> Result<T, ConfigError> {
     let failed = |message: String| ConfigError::whole(file, message);
@@ -140,8 +140,14 @@ fn edit<T>(
     let after = document.to_string();
     let config = Config::parse(&after, file)
         .map_err(|error| failed(format!("nothing is written, for it would be wrong: {}", error.reason)))?;
-    let own = config.identity.map(|identity| identity.fingerprint());
-    if let Some(own) = own.filter(|_| own == new) {
+    let own = config.identity.as_ref().map(Identity::fingerprint);
+    if new.is_some_and(|(name, _)| name == config.name) {
+        return Err(failed(format!(
+            "'{}' is the name of this node itself: give the other node's name, or the other file",
+            config.name
+        )));
+    }
+    if let Some(own) = own.filter(|own| new.is_some_and(|(_, new)| new == *own)) {
         return Err(failed(format!(
             "{own} is the key of this node itself: give the fingerprint that `ekiden keygen --show` prints on the other node"
         )));
@@ -192,8 +198,8 @@ mod tests {
     fn the_form_of_a_file_stays() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("node.toml");
-        ekiden_keys::Identity::generate(&folder.path().join("node.key")).unwrap();
-        let key = ekiden_keys::Identity::generate(&folder.path().join("other.key")).unwrap().fingerprint();
+        Identity::generate(&folder.path().join("node.key")).unwrap();
+        let key = Identity::generate(&folder.path().join("other.key")).unwrap().fingerprint();
         let before = "# of a\nname = \"a\"\nkey_file = \"node.key\"\n\n[listen.x]\nkind = \"leg\" # b\naddress = \"127.0.0.1:1\"\n";
         let after = |mark: &str, end: &str| {
             fs::write(&file, mark.to_owned() + &before.replace('\n', end)).unwrap();

@@ -14,7 +14,8 @@ use ekiden_relay_proto::{Host, Target};
 use ekiden_transport::{Prepared, Security};
 use indexmap::IndexMap;
 
-use super::route::{Auto, Pattern};
+use super::pattern::Pattern;
+use super::route::Auto;
 use super::{Config, Listener, ListenerKind, Peer, Tcp};
 
 /// The overlay that a node is of.

@@ -105,6 +105,8 @@ section! {
     reply: Option<Spanned<Reply>> = Reply::values(), unset replies();
     /// Of socks5, http and mixed: hashes of passwords by user name, as `ekiden password` makes them.
     users: Option<Spanned<IndexMap<String, String>>> = "{ name = \"hash\" }";
+    /// Of socks5, http and mixed, instead of `users`: a file with a line `name:hash` for each user, not readable by others. It is read again when it changes.
+    users_file: Option<Spanned<String>> = "a file";
     /// Of socks5, http and mixed: their clients speak TLS. `{}` shows them a certificate of the node's own key.
     tls: Option<Spanned<RawTls>> = "{ ... }", unset "without TLS";
     /// Of forward: where every connection goes.
@@ -139,7 +141,7 @@ section! {
     certificate_file: Option<Spanned<String>> = "a file", unset "a certificate that the node signs with its own key";
     /// The private key of that certificate (PEM), not readable by others.
     key_file: Option<Spanned<String>> = "a file";
-    /// The authorities of clients (PEM): whoever connects must show a certificate that one of them has signed. Its name counts as the user's where the listener has no `users`.
+    /// The authorities of clients (PEM): whoever connects must show a certificate that one of them has signed. Its name counts as the user's where the listener has neither `users` nor `users_file`.
     client_ca_file: Option<Spanned<String>> = "a file", unset "clients are asked for no certificate";
 }
 
@@ -148,7 +150,7 @@ section! {
     RawExit: "[exit]"
     /// For clients in these networks whose connections a transparent listener has taken, the exit connects from the client's own address and port.
     client_addresses: Option<Vec<Spanned<String>>> = "[networks]";
-    /// Destinations that it connects to although their addresses are not public, or are this host's own.
+    /// Destinations, as in a route, that it connects to although their addresses are not public, or are this host's own.
     allow: Option<Vec<Spanned<String>>> = "[destinations]";
 }
 
@@ -168,7 +170,7 @@ section! {
 
 section! {
     RawRoute: "[[route]]"
-    /// The first route that matches a destination decides: networks, names, `.domain` for a domain and all below it, `*` for everything, each with or without `:port`.
+    /// The first route that matches a destination decides: networks, names, `.domain` for a domain and all below it, `*` for everything, each with or without `:port`; or `@FILE` for a file with one of these a line, which is read again when it changes.
     to: Vec<Spanned<String>> = "[destinations]";
     /// The nodes on the way, in the order in which they are passed; the first is a peer. Or `auto`: to the node of the overlay that is near the destination, on the path that is best by what is known.
     via: Option<Spanned<RawVia>> = "[nodes] or \"auto\"";

@@ -1,12 +1,13 @@
 //! Turns the file as it is written into a checked configuration. Ranges and defaults are in `raw.rs` and `limits.rs`.
 
+mod addresses;
 mod classes;
+mod files;
 mod loops;
 mod overlay;
 mod tls;
 mod transparent;
 
-use std::net::SocketAddr;
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,19 +31,19 @@ use super::raw::{
     USER_TIMEOUTS,
 };
 use super::{Config, ConfigError, Congestion, Limits, Listener, ListenerKind, OwnNode, Peer, Reply, Tcp};
-use crate::access::logins::{Users, validate_hash};
-use crate::config::route::{Pattern, Route, Routes, Way};
+use crate::config::route::{Route, Routes, Way};
 use ekiden_config::{Count, Quantity, Source, range};
+use files::ReadFiles;
 use overlay::Own;
 pub(super) use overlay::check_members;
 
 pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
-    let source = Resolver(Source { text, file });
+    let source = Resolver::of(text, file);
     source.config(source.read_explained(explained)?)
 }
 
 pub(super) fn own(text: &str, file: &Path) -> Result<OwnNode, ConfigError> {
-    let source = Resolver(Source { text, file });
+    let source = Resolver::of(text, file);
     let raw: Raw = source.read_explained(explained)?;
     raw.name.as_ref().map(|name| source.node_name(name)).transpose()?;
     let own = raw.key_file.as_ref().map(|file| source.identity(file)).transpose()?;
@@ -57,6 +58,9 @@ fn explained(_: &toml::de::Error, explained: String) -> String {
         [("near", "--near"), ("region", "--region"), ("at", "--at"), ("price", "--price"), ("relays", "--no-relay")]
             .into_iter()
             .find(|(key, _)| explained.starts_with(&format!("unknown field `{key}` in overlay.etcd,")));
+    if explained.contains(".kind: unknown variant `socks4") {
+        return explained.replace("did you mean `socks5`?", "`mixed` takes SOCKS4 and 4a");
+    }
     match flag {
         Some((_, flag)) => format!("{explained}; the operator says that of a node: `ekiden overlay admit {flag}`"),
         None => explained,
@@ -64,13 +68,23 @@ fn explained(_: &toml::de::Error, explained: String) -> String {
 }
 
 /// What is written in a file, on its way to a configuration.
-struct Resolver<'a>(Source<'a>);
+struct Resolver<'a> {
+    source: Source<'a>,
+    /// The files that it names. One that is named twice is one.
+    read: ReadFiles,
+}
+
+impl<'a> Resolver<'a> {
+    fn of(text: &'a str, file: &'a Path) -> Self {
+        Self { source: Source { text, file }, read: ReadFiles::default() }
+    }
+}
 
 impl<'a> Deref for Resolver<'a> {
     type Target = Source<'a>;
 
     fn deref(&self) -> &Source<'a> {
-        &self.0
+        &self.source
     }
 }
 
@@ -102,14 +116,12 @@ impl Resolver<'_> {
             }
             let mut listener = self.listener(called.get_ref(), raw, &tcp, &peers, own.as_ref(), &classes)?;
             listener.tls = self.listener_tls(raw.get_ref(), own.as_ref(), &name)?;
-            let same = |other: &Listener| other.address == listener.address && listener.address.port() != 0;
-            if listeners.values().any(same) {
-                let message = format!("another listener already has the address {}", listener.address);
+            if let Some(message) = addresses::clash(&listener, listeners.values()) {
                 return Err(self.error(Some(raw.get_ref().address.span()), message));
             }
             listeners.insert(called.get_ref().clone(), listener);
         }
-        leave_ipv4(&mut listeners);
+        addresses::leave_ipv4(&mut listeners);
         let overlay = match &raw.overlay {
             Some(section) => {
                 let own = Own { name: &name, key: own.as_ref(), tcp: &tcp };
@@ -195,6 +207,9 @@ impl Resolver<'_> {
             (_, _, Some(via)) if raw.kind != RawKind::Forward => return Err(misplaced("via", via.span())),
             _ => {}
         }
+        if let Some(file) = raw.users_file.as_ref().filter(|_| !fronts_users) {
+            return Err(misplaced("users_file", file.span()));
+        }
         match (&raw.proxy_protocol, &raw.proxy_protocol_from) {
             (Some(out), _) if raw.kind != RawKind::Forward => return Err(misplaced("proxy_protocol", out.span())),
             (_, Some(from)) if raw.kind == RawKind::Leg => {
@@ -221,9 +236,9 @@ impl Resolver<'_> {
             return Err(misplaced("class", class.span()));
         }
         let class = raw.class.as_ref().map(|class| self.class_name(class, classes)).transpose()?;
-        let users = raw.users.as_ref().map(|users| self.users(users)).transpose()?.unwrap_or_default();
+        let users = self.users(raw)?;
         let asks = raw.tls.as_ref().is_some_and(|tls| tls.get_ref().client_ca_file.is_some());
-        let guarded = matches!(raw.kind, RawKind::Leg | RawKind::Transparent) || !users.is_empty() || asks;
+        let guarded = matches!(raw.kind, RawKind::Leg | RawKind::Transparent) || users.is_some() || asks;
         if !address.ip().is_loopback() && !guarded && !raw.open() {
             let users = if fronts_users { "give it users, or " } else { "" };
             let message = format!(
@@ -297,19 +312,6 @@ impl Resolver<'_> {
         }
     }
 
-    /// Checks user names and hashes. The names must suit both SOCKS5 (RFC 1929 §2) and HTTP (RFC 7617 §2).
-    fn users(&self, users: &Spanned<Users>) -> Result<Users> {
-        if !users.get_ref().keys().all(|name| (1..=255).contains(&name.len()) && !name.contains(':')) {
-            let message = "user names (without ':') must have 1 to 255 bytes".into();
-            return Err(self.error(Some(users.span()), message));
-        }
-        for (name, hash) in users.get_ref() {
-            let refused = |why| self.error(Some(users.span()), format!("the password of '{name}' {why}"));
-            validate_hash(hash).map_err(refused)?;
-        }
-        Ok(users.get_ref().clone())
-    }
-
     fn route(
         &self,
         spanned: &Spanned<RawRoute>,
@@ -319,8 +321,8 @@ impl Resolver<'_> {
         own_name: &str,
     ) -> Result<Route> {
         let raw = spanned.get_ref();
-        let patterns = self.patterns(&raw.to)?;
-        if patterns.is_empty() {
+        let to = self.destinations(&raw.to)?;
+        if to.is_empty() {
             return Err(self.error(Some(spanned.span()), "a route needs at least one destination in 'to'".into()));
         }
         if !matches!(raw.via.as_ref().map(Spanned::get_ref), Some(RawVia::Auto)) {
@@ -348,14 +350,7 @@ impl Resolver<'_> {
                 return Err(self.error(Some(spanned.span()), message));
             }
         };
-        Ok(Route { patterns, way, class })
-    }
-
-    fn patterns(&self, texts: &[Spanned<String>]) -> Result<Vec<Pattern>> {
-        let pattern = |text: &Spanned<String>| {
-            Pattern::parse(text.get_ref()).map_err(|message| self.error(Some(text.span()), message))
-        };
-        texts.iter().map(pattern).collect()
+        Ok(Route { to, way, class })
     }
 
     fn chain(
@@ -477,13 +472,4 @@ impl Resolver<'_> {
 /// The value of a key, if it is there.
 fn given<T: Clone>(raw: &Option<Spanned<T>>) -> Option<T> {
     raw.as_ref().map(|raw| raw.get_ref().clone())
-}
-
-/// Listeners on `[::]` take IPv4 too, unless another listener has an IPv4 address with the same port.
-fn leave_ipv4(listeners: &mut IndexMap<String, Listener>) {
-    let v4 = listeners.values().map(|listener| listener.address).filter(SocketAddr::is_ipv4);
-    let ports: Vec<u16> = v4.map(|address| address.port()).filter(|&port| port != 0).collect();
-    for listener in listeners.values_mut() {
-        listener.only_v6 = ports.contains(&listener.address.port());
-    }
 }

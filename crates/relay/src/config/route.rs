@@ -1,14 +1,12 @@
 //! Which way a destination is reached: the first route that matches, else directly.
 
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use ekiden_relay_proto::{Host, Target};
-use ekiden_units::{AddressError, HostPort, NetworkError, network, without_dot};
-use ipnet::{IpNet, Ipv4Net};
+use ekiden_relay_proto::Target;
 
 use super::raw::RELAYS;
-use crate::config::address::embedded_v4;
+use crate::config::destinations::Destinations;
+use crate::config::pattern::Pattern;
 
 /// The routes of a node, in the order of its file.
 #[derive(Debug, Clone, Default)]
@@ -18,7 +16,7 @@ pub struct Routes(Vec<Route>);
 #[derive(Debug, Clone)]
 pub struct Route {
     /// The destinations it is for.
-    pub patterns: Vec<Pattern>,
+    pub to: Destinations,
     /// The way there.
     pub way: Way,
     /// The service class of the streams.
@@ -53,22 +51,6 @@ pub struct Auto {
     pub most_relays: usize,
 }
 
-/// A set of destinations: `10.0.0.0/8`, `192.0.2.1`, `.example.jp` (the domain and all below it),
-/// `example.org` (that name), `*` (all); each optionally with `:port`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern {
-    hosts: Hosts,
-    port: Option<u16>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Hosts {
-    All,
-    Net(IpNet),
-    Suffix(String),
-    Name(String),
-}
-
 impl Auto {
     /// Whether any path may be taken.
     pub fn has_all_paths(&self) -> bool {
@@ -99,15 +81,13 @@ impl Routes {
         for (later, route) in self.0.iter().enumerate() {
             // Of what a network's route refuses, addresses that contain one of its own are in no other network.
             let hides = |before: &Pattern, pattern: &Pattern| {
-                before.covers(pattern) && (before.hosts == Hosts::All || route.way != Way::Refuse)
+                before.covers(pattern) && (before.is_for_all_hosts() || route.way != Way::Refuse)
             };
-            let hidden = self.0[..later].iter().position(|before| {
-                route.patterns.iter().all(|pattern| before.patterns.iter().any(|wide| hides(wide, pattern)))
-            });
-            if let (Some(before), Some(pattern)) = (hidden, route.patterns.first()) {
+            let hidden = self.0[..later].iter().position(|before| route.to.is_within(&before.to, hides));
+            if let (Some(before), Some(first)) = (hidden, route.to.written().next()) {
                 let (later, before) = (later + 1, before + 1);
                 lines.push(format!(
-                    "[[route]] number {later}, to {pattern}, decides about nothing: number {before} is for all of it, and comes first"
+                    "[[route]] number {later}, to {first}, decides about nothing: number {before} is for all of it, and comes first"
                 ));
             }
         }
@@ -155,152 +135,22 @@ impl Route {
     /// A route that refuses a network refuses IPv6 addresses with an embedded address of that network too. Other routes do not
     /// match these: they could hide a later route that refuses them.
     fn is_for(&self, target: &Target) -> bool {
-        let matches = |pattern: &Pattern| match self.way {
-            Way::Refuse => pattern.reaches(target),
-            Way::Direct | Way::Via(_) | Way::Auto(_) => pattern.matches(target),
-        };
-        self.patterns.iter().any(matches)
-    }
-}
-
-impl Pattern {
-    /// Reads a pattern. The error is a sentence.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "'{text}' is not a destination: use a network (10.0.0.0/8), an address, a domain (.example.jp), a name or *, with or without :port"
-            )
-        };
-        // An IPv6 address whose last number may be a port: it would refuse, or allow, another host than was meant.
-        if let Err(error @ AddressError::Ambiguous { .. }) = HostPort::optional(text) {
-            return Err(error.to_string());
+        match self.way {
+            Way::Refuse => self.to.reaches(target),
+            Way::Direct | Way::Via(_) | Way::Auto(_) => self.to.matches(target),
         }
-        let (hosts, port) = match text.rsplit_once(':') {
-            Some((hosts, port)) if !hosts.contains(':') || hosts.ends_with(']') => (hosts, Some(port)),
-            _ => (text, None),
-        };
-        let port = match port {
-            Some(port) if !port.bytes().all(|byte| byte.is_ascii_digit()) => return Err(wrong()),
-            Some(port) => Some(port.parse().ok().filter(|&port| port != 0u16).ok_or_else(wrong)?),
-            None => None,
-        };
-        let bare = hosts.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(hosts);
-        let hosts = if hosts == "*" {
-            Hosts::All
-        } else if bare.contains('/') {
-            Hosts::Net(canonical(network(bare).map_err(|error| match error {
-                NetworkError::Network(_) => wrong(),
-                NetworkError::HostBits(_) | NetworkError::Prefix { .. } => error.to_string(),
-            })?))
-        } else if let Some(domain) = hosts.strip_prefix('.') {
-            match Host::parse(domain).map_err(|_| wrong())? {
-                Host::Name(name) => Hosts::Suffix(without_dot(&name).into()),
-                Host::Ip(_) => return Err(wrong()),
-            }
-        } else {
-            match Host::parse(hosts).map_err(|_| wrong())? {
-                Host::Name(name) => Hosts::Name(without_dot(&name).into()),
-                Host::Ip(ip) => Hosts::Net(ip.to_canonical().into()),
-            }
-        };
-        Ok(Self { hosts, port })
-    }
-
-    /// The network (`None`: all addresses) and the port (`None`: all ports). `None` if the pattern is a name or domain.
-    pub fn addresses(&self) -> Option<(Option<IpNet>, Option<u16>)> {
-        match self.hosts {
-            Hosts::All => Some((None, self.port)),
-            Hosts::Net(net) => Some((Some(net), self.port)),
-            Hosts::Name(_) | Hosts::Suffix(_) => None,
-        }
-    }
-
-    /// How narrow the set is: of two that match a destination, the greater one is meant.
-    pub fn specificity(&self) -> (u8, usize, bool) {
-        let (kind, length) = match &self.hosts {
-            Hosts::All => (0, 0),
-            Hosts::Net(net) => (1, usize::from(net.prefix_len())),
-            Hosts::Suffix(domain) => (1, domain.len()),
-            Hosts::Name(_) => (2, 0),
-        };
-        (kind, length, self.port.is_some())
-    }
-
-    /// Whether `target` is in the set.
-    pub fn matches(&self, target: &Target) -> bool {
-        if self.port.is_some_and(|port| port != target.port) {
-            return false;
-        }
-        match (&self.hosts, &target.host) {
-            (Hosts::All, _) => true,
-            // An IPv4 network also means its addresses written as IPv4-mapped IPv6.
-            (Hosts::Net(net), Host::Ip(ip)) => net.contains(&ip.to_canonical()) || net.contains(ip),
-            (Hosts::Name(name), Host::Name(host)) => name == without_dot(host),
-            (Hosts::Suffix(domain), Host::Name(host)) => {
-                let rest = without_dot(host).strip_suffix(domain.as_str());
-                rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether all that is in `other` is in this set too.
-    pub fn covers(&self, other: &Self) -> bool {
-        if self.port.is_some() && self.port != other.port {
-            return false;
-        }
-        match (&self.hosts, &other.hosts) {
-            (Hosts::All, _) => true,
-            (Hosts::Net(net), Hosts::Net(other)) => net.contains(other),
-            (Hosts::Suffix(domain), Hosts::Suffix(name) | Hosts::Name(name)) => {
-                name.strip_suffix(domain.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-            }
-            (Hosts::Name(name), Hosts::Name(other)) => name == other,
-            _ => false,
-        }
-    }
-
-    /// Whether `target` is in the set, or an IPv6 address by which packets may reach an IPv4 address in it.
-    fn reaches(&self, target: &Target) -> bool {
-        if self.matches(target) {
-            return true;
-        }
-        let Host::Ip(ip) = target.host else { return false };
-        embedded_v4(ip).is_some_and(|v4| self.matches(&Target { host: Host::Ip(v4.into()), port: target.port }))
-    }
-}
-
-/// Turns a network of IPv4-mapped addresses into the IPv4 network that it means.
-fn canonical(net: IpNet) -> IpNet {
-    match (net.addr().to_canonical(), net.prefix_len().checked_sub(96)) {
-        (IpAddr::V4(v4), Some(length)) if net.addr().is_ipv6() => Ipv4Net::new(v4, length).map_or(net, IpNet::from),
-        _ => net,
-    }
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.hosts, self.port) {
-            (Hosts::All, _) => f.write_str("*")?,
-            (Hosts::Net(net @ IpNet::V6(_)), Some(_)) => write!(f, "[{net}]")?,
-            (Hosts::Net(net), _) => write!(f, "{net}")?,
-            (Hosts::Suffix(domain), _) => write!(f, ".{domain}")?,
-            (Hosts::Name(name), _) => f.write_str(name)?,
-        }
-        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ekiden_relay_proto::Host;
+
     use super::*;
 
     fn routes(routes: &[(&str, Way)]) -> Routes {
-        let route = |(to, way): &(&str, Way)| Route {
-            patterns: vec![Pattern::parse(to).unwrap()],
-            way: way.clone(),
-            class: None,
-        };
+        let route =
+            |(to, way): &(&str, Way)| Route { to: [Pattern::parse(to).unwrap()].into(), way: way.clone(), class: None };
         Routes::new(routes.iter().map(route).collect())
     }
 
@@ -336,26 +186,6 @@ mod tests {
                 assert!(refuse.exit_rules(&name).unwrap().refuses(address), "{pattern} {form}");
             }
             assert_eq!(way(&refuse, "[64:ff9b::11.1.2.3]"), Way::Direct);
-        }
-    }
-
-    #[test]
-    fn a_pattern_covers_what_is_narrower() {
-        let covers = |a: &str, b: &str| Pattern::parse(a).unwrap().covers(&Pattern::parse(b).unwrap());
-        for (wide, narrow) in [
-            ("*", "10.0.0.0/8"),
-            ("10.0.0.0/8", "10.1.0.0/16"),
-            ("10.0.0.0/8", "10.0.0.1:80"),
-            (".jp", "a.jp"),
-            ("a.jp", "a.jp"),
-        ] {
-            assert!(covers(wide, narrow), "{wide} {narrow}");
-            assert!(wide == narrow || !covers(narrow, wide), "{narrow} {wide}");
-        }
-        for (one, other) in
-            [("10.0.0.0/8:80", "10.0.0.1"), (".jp", "ajp"), (".jp", "10.0.0.1"), ("10.0.0.0/8", "11.0.0.0/8")]
-        {
-            assert!(!covers(one, other), "{one} {other}");
         }
     }
 

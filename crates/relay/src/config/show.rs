@@ -12,7 +12,10 @@ use super::classes::Classes;
 use super::overlay::Overlay;
 use super::raw::{RawAction, RawVersion};
 use super::{Config, ListenerKind, Tcp};
-use crate::config::route::{Auto, Pattern, Way};
+use crate::access::users::Users;
+use crate::config::destinations::Destinations;
+use crate::config::pattern::Pattern;
+use crate::config::route::{Auto, Way};
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -29,11 +32,10 @@ impl fmt::Display for Config {
             writeln!(f, "address = \"{}\"", listener.address)?;
             match &listener.kind {
                 ListenerKind::Socks5 { users } | ListenerKind::Http { users } | ListenerKind::Mixed { users } => {
-                    if !users.is_empty() {
-                        let users: Vec<String> = users.keys().map(|user| format!("{} = \"***\"", key(user))).collect();
-                        writeln!(f, "users = {{ {} }}", users.join(", "))?;
-                    } else if !listener.address.ip().is_loopback() && !listener.asks_for_certificates() {
-                        writeln!(f, "open = true")?;
+                    match users {
+                        Some(users) => show_users(f, users)?,
+                        None if listener.address.ip().is_loopback() || listener.asks_for_certificates() => {}
+                        None => writeln!(f, "open = true")?,
                     }
                     listener.tls.as_ref().map_or(Ok(()), |tls| writeln!(f, "tls = {tls}"))?;
                 }
@@ -83,7 +85,7 @@ impl fmt::Display for Config {
             }
         }
         for route in self.routes.iter() {
-            writeln!(f, "\n[[route]]\nto = [{}]", patterns(&route.patterns))?;
+            writeln!(f, "\n[[route]]\nto = [{}]", destinations(&route.to))?;
             match &route.way {
                 Way::Direct => writeln!(f, "action = {:?}", RawAction::Direct.word())?,
                 Way::Refuse => writeln!(f, "action = {:?}", RawAction::Refuse.word())?,
@@ -96,9 +98,8 @@ impl fmt::Display for Config {
         if let Some(overlay) = &self.overlay {
             show_overlay(f, overlay)?;
         }
-        let allowed: Vec<String> = self.exit.allow.iter().map(|pattern| format!("\"{pattern}\"")).collect();
         let clients = networks(&self.exit.client_addresses);
-        writeln!(f, "\n[exit]\nclient_addresses = [{clients}]\nallow = [{}]", allowed.join(", "))
+        writeln!(f, "\n[exit]\nclient_addresses = [{clients}]\nallow = [{}]", destinations(&self.exit.allow))
     }
 }
 
@@ -140,6 +141,16 @@ fn show_overlay(f: &mut fmt::Formatter<'_>, overlay: &Overlay) -> fmt::Result {
     }
     access.user.as_ref().map_or(Ok(()), |user| writeln!(f, "user = {}", text(user)))?;
     writeln!(f, "lease = \"{}\"\naddress = {}", Time::from(settings.lease), text(&settings.address))
+}
+
+fn show_users(f: &mut fmt::Formatter<'_>, users: &Users) -> fmt::Result {
+    match users {
+        Users::Written(hashes) => {
+            let users: Vec<String> = hashes.keys().map(|user| format!("{} = \"***\"", key(user))).collect();
+            writeln!(f, "users = {{ {} }}", users.join(", "))
+        }
+        Users::InFile(file) => writeln!(f, "users_file = {}", text(&file.file().display().to_string())),
+    }
 }
 
 fn show_classes(f: &mut fmt::Formatter<'_>, classes: &Classes) -> fmt::Result {
@@ -192,6 +203,11 @@ fn key(name: &str) -> String {
 fn networks(networks: &[IpNet]) -> String {
     let networks: Vec<String> = networks.iter().map(|net| format!("\"{net}\"")).collect();
     networks.join(", ")
+}
+
+fn destinations(destinations: &Destinations) -> String {
+    let written: Vec<String> = destinations.written().map(|one| text(&one).to_string()).collect();
+    written.join(", ")
 }
 
 fn patterns(patterns: &[Pattern]) -> String {

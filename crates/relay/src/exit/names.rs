@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ekiden_relay_proto::FailureCode;
+use ekiden_service::followed::CHECK_INTERVAL;
 use files::{Files, Loaded};
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
@@ -27,9 +28,6 @@ mod query;
 mod server;
 mod servers;
 mod sockets;
-
-/// The files are checked for changes by the first look-up after this time.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a look-up waits for files that have changed. One that takes longer to read counts from then on.
 const FOR_CHANGES: Duration = Duration::from_millis(100);
@@ -73,7 +71,7 @@ pub enum Unknown {
     #[error("was not answered for by a name server in time")]
     Timeout,
     /// No name server of resolv.conf can be reached.
-    #[error("cannot be asked for: no name server in resolv.conf can be reached")]
+    #[error("cannot be asked for: no name server of resolv.conf can be reached (127.0.0.1, if it names none)")]
     Unreachable,
     /// The look-up has not begun in time: others had the file descriptors.
     #[error("was not asked for in time: other look-ups had all descriptors that this node keeps for them")]

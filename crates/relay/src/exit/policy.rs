@@ -64,8 +64,7 @@ impl<'a> Policy<'a> {
         chosen_by: ChosenBy,
     ) -> Result<Self, Refusal> {
         let Some(rules) = config.routes.exit_rules(target) else { return Err(Refusal::Route) };
-        let allows_special =
-            chosen_by == ChosenBy::Operator || config.exit.allow.iter().any(|pattern| pattern.matches(target));
+        let allows_special = chosen_by == ChosenBy::Operator || config.exit.allow.matches(target);
         Ok(Self { rules, config, own, chosen_by, port: target.port, allows_special })
     }
 
@@ -99,7 +98,7 @@ impl<'a> Policy<'a> {
             },
         };
         let target = address.into();
-        let allowed = self.config.exit.allow.iter().any(|pattern| pattern.matches(&target));
+        let allowed = self.config.exit.allow.matches(&target);
         (!allowed).then_some(kind)
     }
 }
@@ -118,7 +117,7 @@ impl Config {
             let (Some(net), _) = pattern.addresses()? else { return None };
             // A network with public addresses in it is not meant as a whole.
             let kind = special(net.network()).filter(|_| special(net.broadcast()).is_some())?;
-            let is_allowed = self.exit.allow.iter().any(|allowed| allowed.covers(pattern));
+            let is_allowed = self.exit.allow.covers(pattern);
             (!is_allowed).then(|| {
                 format!("this node is near {pattern}, and does not connect to {kind} unless [exit] has allow = [\"{pattern}\"]")
             })

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use ekiden_net::policy_route::{Family, PRIORITY};
 use ipnet::IpNet;
 
-use crate::config::route::Pattern;
+use crate::config::pattern::Pattern;
 use crate::config::{Config, ListenerKind};
 pub use install::{Installed, RulesError};
 

@@ -89,6 +89,11 @@ impl StartError {
         }
     }
 
+    /// Whether an address may be had later.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::Listen { source, .. } if source.may_pass())
+    }
+
     /// Whether the process lacks a privilege that the node may have had when it started: a new start may then help.
     pub(crate) fn is_privilege(&self) -> bool {
         match self {

@@ -4,7 +4,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use ekiden_net::socket::{self, SocketError, TcpOptions, overlap};
+use ekiden_net::socket::{self, SocketError, TcpOptions, Turn, overlap};
 use ekiden_net::steer;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
@@ -60,9 +60,7 @@ impl Sockets {
     /// Binds a socket for each worker. `shared` says that this node already has sockets at the address; without it, an address
     /// that is in use is an error.
     pub fn bind(listener: &Listener, workers: usize, shared: bool) -> Result<Self, SocketError> {
-        if !shared && listener.address.port() != 0 {
-            socket::ensure_free(listener.address, listener.only_v6)?;
-        }
+        let _turn = if shared { None } else { Turn::alone_at(listener.address, listener.only_v6)? };
         let options = &listener.tcp.options;
         let listen = |address| match is_transparent(listener) {
             true => socket::listen_transparent(address, options),

@@ -4,16 +4,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant as StdInstant, SystemTime};
 
-use ekiden_net::socket;
+use ekiden_net::socket::{self, SocketError};
 use ekiden_net::{allocator, patience};
 use ekiden_service::{Asked, Signals, announce, reload};
 use ekiden_units::Time;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, interval_at, sleep};
 
-use crate::config::route::Pattern;
+use crate::config::pattern::Pattern;
 use crate::config::{Config, Listener};
 use crate::node::handover::{Inherited, Others};
 use crate::node::membership::Membership;
@@ -52,9 +52,18 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     runtime.block_on(async {
         Signals::keep_from_hangup()?;
         // Until the end of this, SIGTERM and SIGINT end the process.
-        let inherited = await_addresses(&config)?;
+        let until = patience::deadline();
+        let mut inherited = await_addresses(&config, until)?;
         let mut signals = Signals::new()?;
-        let mut relay = Relay::bind_with(config.clone(), inherited)?;
+        let mut relay = loop {
+            match Relay::bind_with(config.clone(), inherited) {
+                // Another process, which has waited too, was first.
+                Err(error) if error.may_pass() && Instant::now().into_std() < until => {
+                    inherited = await_addresses(&config, until)?;
+                }
+                bound => break bound?,
+            }
+        };
         Relay::keep_what_it_needs(&config)?;
         let mut membership = Membership::new(config.clone())?;
         relay.node.overlay.observe(membership.observer());
@@ -106,10 +115,10 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
 
 /// Waits for the addresses of all listeners: of a process before this one that gives them up, or that come later than this node. Returns
 /// what such a process has passed to this one, which it does once all others can be had.
-fn await_addresses(config: &Config) -> Result<Inherited, StartError> {
-    let until = patience::deadline();
+fn await_addresses(config: &Config, until: StdInstant) -> Result<Inherited, StartError> {
     let mut others = Others::of(config.listeners.values(), until);
     let mut waited_for = BTreeSet::new();
+    let mut pause = patience::LOOK;
     loop {
         let are_there = || {
             others.look();
@@ -120,7 +129,7 @@ fn await_addresses(config: &Config) -> Result<Inherited, StartError> {
                     return Err((name, error));
                 }
                 if waited_for.insert(name) {
-                    tracing::warn!("[listen.{name}] is waited for, {:?} at most: {error}", patience::LONGEST);
+                    say_waited_for(name, &error);
                 }
                 missing = missing.or(Some((name, error)));
             }
@@ -134,9 +143,21 @@ fn await_addresses(config: &Config) -> Result<Inherited, StartError> {
             // It is asked again.
             Err(error) => {
                 tracing::warn!("{error}");
-                std::thread::sleep(patience::LOOK_ANEW);
+                // Mostly it has ended, and nobody listens.
+                std::thread::sleep(pause);
+                pause = patience::LOOK_ANEW;
             }
         }
+    }
+}
+
+fn say_waited_for(listener: &str, error: &SocketError) {
+    let most = patience::LONGEST;
+    match error.is_in_use() {
+        true => tracing::info!(
+            "[listen.{listener}] is waited for, {most:?} at most: {error}; a node is told to stop by SIGTERM"
+        ),
+        false => tracing::warn!("[listen.{listener}] is waited for, {most:?} at most: {error}"),
     }
 }
 
@@ -243,6 +264,11 @@ fn read_again(relay: &mut Relay, membership: &Membership, file: &Path) -> Option
                     tracing::info!("[listen.{name}] is new: listening {} {address}", listener.kind.word());
                 }
             }
+            for (name, (before, listener)) in changed_in_kind(&before, &config) {
+                let address = had.get(name).unwrap_or(&listener.address);
+                let [before, now] = [before, listener].map(|listener| listener.kind.word());
+                tracing::info!("[listen.{name}] was {before}, and is {now} from now on: {address}");
+            }
             if threads != relay.threads() {
                 reload::at_next_start(format_args!("threads = {threads}"));
             }
@@ -258,6 +284,15 @@ fn read_again(relay: &mut Relay, membership: &Membership, file: &Path) -> Option
         }
     }
     Some(config)
+}
+
+/// The listeners that have another kind than before, at the same address.
+fn changed_in_kind<'a>(
+    before: &'a Config,
+    now: &'a Config,
+) -> impl Iterator<Item = (&'a String, (&'a Listener, &'a Listener))> {
+    let both = now.listeners.iter().filter_map(|(name, now)| Some((name, (before.listeners.get(name)?, now))));
+    both.filter(|(_, (before, now))| before.address == now.address && before.kind.word() != now.kind.word())
 }
 
 /// The listeners of `config` that `other` does not have, or has at other addresses.

@@ -1,9 +1,11 @@
 //! What a running node tells its operator: what it has, for whom, and how near it is to its limits.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ekiden_net::socket::overlap;
 use ekiden_service::status::{StatusError, Whose, ask as ask_status};
 use ekiden_service::status_socket;
 use ekiden_transport::budget;
@@ -31,7 +33,7 @@ pub struct Running {
     pub pid: u32,
     /// For how many seconds it has run.
     pub running_s: u64,
-    /// Whether it accepts nothing more, and ends with its last stream.
+    /// Whether it was told to stop: it accepts for a second more, or until another process has its listeners, and ends with its last stream.
     pub is_draining: bool,
     /// Where connections are accepted.
     pub listeners: Vec<ListenerStatus>,
@@ -130,6 +132,38 @@ pub fn processes() -> Vec<u32> {
     names.iter().filter_map(|pid| pid.parse().ok()).collect()
 }
 
+/// Where the nodes of this network namespace listen, and their processes.
+#[derive(Default)]
+pub struct Holders(Vec<Holder>);
+
+/// A node that listens.
+#[derive(Debug, Clone)]
+pub struct Holder {
+    address: SocketAddr,
+    /// Its name.
+    pub node: String,
+    /// Its process.
+    pub pid: u32,
+}
+
+impl Holders {
+    /// Asks all nodes. One that is stopped is waited for.
+    pub fn ask() -> Self {
+        let running = processes().into_iter().filter_map(|process| ask(process).ok());
+        let address = |listener: &ListenerStatus| listener.address.parse().ok();
+        let of = |node: Running| {
+            let addresses = node.listeners.iter().filter_map(address);
+            addresses.map(|address| Holder { address, node: node.node.clone(), pid: node.pid }).collect::<Vec<_>>()
+        };
+        Self(running.flat_map(of).collect())
+    }
+
+    /// A node that is in the way of a listener there.
+    pub fn of(&self, address: SocketAddr) -> Option<&Holder> {
+        self.0.iter().find(|holder| overlap(holder.address, address))
+    }
+}
+
 /// Asks the node of this process.
 ///
 /// # Errors
@@ -153,8 +187,14 @@ fn of(node: &Node, listeners: &Mutex<Vec<ListenerStatus>>) -> Running {
             false => listeners.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         },
         streams: node.busy() as u64,
-        peers: node.pool.status(|name| node.builds.of(name)),
-        nodes: sorted(node.node_streams.open(), |owner| node.builds.of(owner)),
+        peers: node.pool.status(|name| node.builds.of(name), |name| node.lines.is_troubled(name)),
+        nodes: {
+            let mut nodes = sorted(node.node_streams.open(), |owner| node.builds.of(owner));
+            nodes
+                .iter_mut()
+                .for_each(|open| open.name = config.node_of_key(&open.name).unwrap_or(&open.name).to_owned());
+            nodes
+        },
         users: sorted(node.users.open(), |_| None),
         clients: clients.len() as u64,
         limits: limits(node, &clients),

@@ -357,7 +357,7 @@ fn route(of: &Route, config: &Config) -> RouteStatus {
         Way::Via(chain) => ("via", chain.clone(), None, String::new()),
         Way::Auto(auto) => ("auto", auto.through.clone(), auto.exit.clone(), policy(auto)),
     };
-    let to = of.patterns.iter().map(ToString::to_string).collect();
+    let to = of.to.written().collect();
     let kind = of.class.as_deref().map(|class| config.classes.get(class).1.kind.word().into());
     RouteStatus { to, way: way.into(), nodes, exit, kind, policy }
 }

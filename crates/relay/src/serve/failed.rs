@@ -51,6 +51,16 @@ impl Asked {
         }
     }
 
+    /// Logs what is wrong with the destination's answer.
+    pub fn log_answer(&self, node: &Node, wrong: &str) {
+        let Self { from, by, target } = self;
+        let key = ClientKey::from(from.ip());
+        match node.config().log_addresses {
+            true => node.lines.info("answer", key, format_args!("{from} by {by} to {target}: {wrong}")),
+            false => node.lines.info("answer", "all", format_args!("a stream by {by} failed: {wrong}")),
+        }
+    }
+
     /// Logs why the stream broke; `peer` is the node that it went to. Hosts reset connections every day; a node's connection that
     /// breaks is worth a line. It does not show who broke it: a node whose host resets while a frame is under way can only reset, too.
     pub fn log_broken(&self, node: &Node, peer: Option<&(String, Peer)>, broken: &Broken) {

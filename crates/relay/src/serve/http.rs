@@ -27,7 +27,7 @@ use super::secure::Secured;
 use super::timeouts::{LINGER, end_first, left};
 use super::{Stream, class_of, user_quota};
 use crate::access::logins::Crowded;
-use crate::access::quota::QuotaGuard;
+use crate::access::quota::{ClientKey, QuotaGuard};
 use crate::config::{Config, Limits, Listener, ListenerKind, Reply};
 use crate::overlay::Arrival;
 use crate::peer::Early;
@@ -365,9 +365,10 @@ impl Client<'_> {
         let arrival = if is_kept { None } else { origin.upstream.arrival(self.node, false) };
         let Origin { upstream: Upstream { side, peer, .. }, reader, .. } = &mut origin;
         reader.came = arrival.as_ref().map(Arrival::came);
+        let asked = Asked::new(self.caller.address(), "http", &request.target);
         let lost = |error, has_begun| {
             let broken = Broken { error, is_beyond: true };
-            Asked::new(self.caller.address(), "http", &request.target).log_broken(self.node, peer.as_deref(), &broken);
+            asked.log_broken(self.node, peer.as_deref(), &broken);
             if has_begun { Failed::Reset(broken.error) } else { gone(&broken.error) }
         };
         let watched = leg.map(|leg| self.node.overlay.watch(side.stream.socket(), &leg));
@@ -381,7 +382,11 @@ impl Client<'_> {
             let failed = lost(error, false);
             match is_kept && !has_its_reason {
                 true => Ok(Outcome::Close),
-                false if is_end => Err(Failed::Tell(502, "the origin closed the connection without a response".into())),
+                false if is_end => {
+                    let wrong = "the origin closed the connection without a response";
+                    asked.log_answer(self.node, wrong);
+                    Err(Failed::Tell(502, wrong.into()))
+                }
                 false => Err(failed),
             }
         };
@@ -404,6 +409,14 @@ impl Client<'_> {
             // This is an error of the request's body: that of a response comes only after the response has begun.
             Failed::Reset(PumpError::Malformed(reason)) if !exchange.has_begun() => Failed::Tell(400, reason.into()),
             Failed::Lost(error) => lost(error, exchange.has_begun()),
+            Failed::Tell(502, wrong) => {
+                let wrong = match wrong.contains("origin") {
+                    true => wrong,
+                    false => format!("the origin's response: {wrong}"),
+                };
+                asked.log_answer(self.node, &wrong);
+                Failed::Tell(502, wrong)
+            }
             other => other,
         })?;
         match sent {
@@ -437,6 +450,10 @@ impl Client<'_> {
 
     /// Sends the client an error, and ends the connection.
     async fn refuse(self, status: u16, text: &str, is_head: bool) {
+        if status == 400 {
+            let (from, key) = (self.caller.address(), ClientKey::from(self.caller.address().ip()));
+            self.node.lines.info("malformed", key, format_args!("http: {from} is refused: {text}"));
+        }
         let mut message = status_message(status, text);
         if is_head {
             message.truncate(message.len() - text.len() - 1);

@@ -8,13 +8,19 @@ use super::secure::first_byte;
 use super::socks::Version;
 use crate::shared::Node;
 
-/// The version of SOCKS that `client` speaks, or `Some(None)` if it speaks something else: then it is answered as by HTTP. `None` if it has
-/// said nothing, and left or taken too long.
-pub(super) async fn socks_version(node: &Node, client: &Connection) -> Option<Option<Version>> {
+/// What a client speaks.
+pub(super) enum Protocol {
+    Socks(Version),
+    /// Also what is neither: HTTP has an answer to that.
+    Http,
+}
+
+/// What `client` speaks. `None` if it has said nothing, and left or taken too long.
+pub(super) async fn protocol(node: &Node, client: &Connection) -> Option<Protocol> {
     let first = timeout(node.config().limits.handshake, first_byte(client)).await.ok()?.ok()?;
     Some(match guess(&[first]) {
-        Guess::Speaks(Spoken::Socks4) => Some(Version::Four),
-        Guess::Speaks(Spoken::Socks5) => Some(Version::Five),
-        _ => None,
+        Guess::Speaks(Spoken::Socks4) => Protocol::Socks(Version::Four),
+        Guess::Speaks(Spoken::Socks5) => Protocol::Socks(Version::Five),
+        _ => Protocol::Http,
     })
 }

@@ -192,7 +192,9 @@ async fn request(
                     let now = current.borrow();
                     version.is_taken_by(&now.kind) && secured.is_taken_by(&now)
                 };
-                if current.has_changed().is_err() || !takes_it || login::users(&current.borrow()) != users {
+                let now = login::users(&current.borrow());
+                let holds = login::still_holds(users.as_deref(), now.as_deref(), name.as_deref());
+                if current.has_changed().is_err() || !takes_it || !holds {
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
                 let name = name.or_else(|| secured.user.clone().map(String::into_bytes));

@@ -1,6 +1,7 @@
 //! Nodes, hosts and clients on loopback.
 
 pub mod log;
+pub mod origin;
 pub mod overlay;
 pub mod peer;
 pub mod process;

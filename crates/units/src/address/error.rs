@@ -64,7 +64,7 @@ pub enum AddressError {
         right: String,
     },
     /// There is no port, and one is needed.
-    #[error("'{0}' needs a port from 1 to 65535, as in example.org:80")]
+    #[error("'{0}' needs a port from 1 to 65535, as in {example}:80", example = if .0.is_empty() { "example.org" } else { .0 })]
     NoPort(String),
     /// An IPv6 address without brackets, where a port is needed.
     #[error("'{text}' is an IPv6 address without a port: write [{text}]:PORT{}", also(or.as_deref()))]

@@ -13,7 +13,7 @@ use crate::config::raw::{CLASS_RATES, CLASS_STREAMS, CLASS_WAITS, Raw, RawClass,
 use ekiden_config::{Quantity, range};
 
 impl Resolver<'_> {
-    /// All classes. The users that they name must be users of a listener.
+    /// All classes. The users that they name must be users of a listener, or can come into a file of users.
     pub(super) fn classes(&self, raw: &Raw, limits: &Limits) -> Result<Classes> {
         let mut classes = IndexMap::new();
         let mut users: IndexMap<String, String> = IndexMap::new();
@@ -21,10 +21,12 @@ impl Resolver<'_> {
             let class = self.class(name.get_ref(), written.get_ref(), limits)?;
             for user in written.get_ref().users.iter().flatten() {
                 let known = |listener: &Spanned<RawListen>| {
-                    let (users, tls) = (listener.get_ref().users.as_ref(), listener.get_ref().tls.as_ref());
+                    let RawListen { users, users_file, tls, .. } = listener.get_ref();
+                    let written = users.as_ref().map(Spanned::get_ref).filter(|users| !users.is_empty());
                     // Which names there are in certificates, their authority alone knows.
-                    let is_certified = || tls.is_some_and(|tls| tls.get_ref().client_ca_file.is_some());
-                    users.map_or_else(is_certified, |users| users.get_ref().contains_key(user.get_ref()))
+                    let is_certified = || tls.as_ref().is_some_and(|tls| tls.get_ref().client_ca_file.is_some());
+                    written.map_or_else(is_certified, |users| users.contains_key(user.get_ref()))
+                        || users_file.is_some()
                 };
                 if !raw.listen.values().any(known) {
                     return Err(self.error(Some(user.span()), format!("no listener has a user '{}'", user.get_ref())));

@@ -17,8 +17,9 @@ use super::super::raw::members::{RawMember, RawMembers};
 use super::super::raw::{RELAYS, RawEtcd, RawOverlay, RawRoute};
 use super::super::{Listener, Peer, Tcp};
 use super::{OwnKey, Resolver, Result, given};
-use crate::config::route::{Auto, Pattern, Way};
-use ekiden_config::{ConfigError, Source, range};
+use crate::config::pattern::Pattern;
+use crate::config::route::{Auto, Way};
+use ekiden_config::{ConfigError, range};
 
 /// How long an answer of etcd may take.
 const ETCD_TIMEOUT: Duration = Duration::from_secs(3);
@@ -37,7 +38,7 @@ struct ReadMember {
 
 /// Whether the text of a members file can be used.
 pub(in crate::config) fn check_members(text: &str, file: &Path) -> Result<()> {
-    Resolver(Source { text, file }).members().map(drop)
+    Resolver::of(text, file).members().map(drop)
 }
 
 /// What a configuration says of this node, for its overlay.
@@ -87,7 +88,7 @@ impl Resolver<'_> {
             }
         };
         let text = read_config(&members_file).map_err(|why| self.error(Some(at), format!("members_file: {why}")))?;
-        let file = Resolver(Source { text: &text, file: &members_file });
+        let file = Resolver::of(&text, &members_file);
         let (own_name, tcp) = (own.name, own.tcp);
         let mut joining = Joining { own_name, identity, tcp, peers, listeners, nodes: &mut nodes };
         for ReadMember { name, at, fingerprint, address, node } in file.members()? {

@@ -10,7 +10,7 @@ use serde_spanned::Spanned;
 use super::super::raw::{RawExit, RawListen};
 use super::super::{Exit, ListenerKind};
 use super::{Resolver, Result};
-use crate::config::route::Pattern;
+use crate::config::pattern::Pattern;
 
 impl Resolver<'_> {
     /// The listener's own address has no influence on which connections it takes, and must be a loopback address. Other
@@ -61,7 +61,7 @@ impl Resolver<'_> {
     pub(super) fn exit(&self, raw: &RawExit) -> Result<Exit> {
         let network = |text| self.network(text);
         let client_addresses = raw.client_addresses.iter().flatten().map(network).collect::<Result<_>>()?;
-        Ok(Exit { client_addresses, allow: self.patterns(raw.allow.as_deref().unwrap_or_default())? })
+        Ok(Exit { client_addresses, allow: self.destinations(raw.allow.as_deref().unwrap_or_default())? })
     }
 
     pub(super) fn network(&self, text: &Spanned<String>) -> Result<IpNet> {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use ekiden_files::{FileKind, ReadError};
 use ekiden_net::device;
 use ekiden_relay_proto::names::{Hosts, Odd, ResolvConf};
+use ekiden_service::followed::{Content, Refused};
 
 use super::servers::Servers;
 
@@ -34,15 +35,6 @@ pub(super) struct Loaded {
     pub(super) name_servers: Content<NameServers>,
 }
 
-/// What a file says.
-pub(super) struct Content<T> {
-    version: Version,
-    /// Why the file cannot be read now. The value is the last one that could be read, if any could.
-    failure: Option<String>,
-    was_read: bool,
-    pub(super) value: Arc<T>,
-}
-
 /// What resolv.conf says.
 #[derive(Default)]
 pub(super) struct NameServers {
@@ -50,17 +42,6 @@ pub(super) struct NameServers {
     pub(super) servers: Option<Arc<Servers>>,
     /// The zones that name servers have, with the index of the interface: one that comes, goes or is made anew has another.
     pub(super) zones: Vec<(String, Option<u32>)>,
-}
-
-/// Changes with a file's content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
-    /// It is there, or may be, and was not read.
-    Unread,
-    /// There is no such file.
-    Absent,
-    /// Modification and change time (seconds, nanoseconds), inode and length.
-    Of([i64; 4], u64, u64),
 }
 
 impl Loaded {
@@ -78,37 +59,9 @@ impl Loaded {
     }
 }
 
-impl<T> Content<T> {
-    #[cfg(test)]
-    fn absent(value: T) -> Self {
-        Self { version: Version::Absent, failure: None, was_read: true, value: Arc::new(value) }
-    }
-
-    fn is_current(&self, file: &Path) -> bool {
-        self.version != Version::Unread && self.version == Version::of(file)
-    }
-
-    fn same(&self) -> Self {
-        Self { failure: self.failure.clone(), value: self.value.clone(), ..*self }
-    }
-}
-
 impl NameServers {
     pub(super) fn has_its_zones(&self) -> bool {
         self.zones.iter().all(|(zone, index)| device::zone_index(zone).ok() == *index)
-    }
-}
-
-impl Version {
-    fn of(file: &Path) -> Self {
-        match fs::metadata(file) {
-            Ok(file) => {
-                let times = [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()];
-                Self::Of(times, file.ino(), file.len())
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::Absent,
-            Err(_) => Self::Unread,
-        }
     }
 }
 
@@ -173,27 +126,10 @@ impl Files {
 /// What `file` says; if it cannot be read, what it has said `before`. Without the file nothing is parsed: no name, and the name
 /// server of this host, as glibc does.
 fn content<T: Default>(file: &Path, before: Option<&Content<T>>, parse: impl FnOnce(&[u8]) -> T) -> Content<T> {
-    // Taken before the file is read, so that a change in between is noticed at the next check.
-    let version = Version::of(file);
-    let before_failure = before.and_then(|before| before.failure.as_deref());
-    match read(file) {
-        Ok(bytes) => {
-            if before_failure.is_some() {
-                tracing::info!("{}: can be read again", file.display());
-            }
-            Content { version, failure: None, was_read: true, value: Arc::new(parse(&bytes)) }
-        }
-        Err(error) => {
-            let failure = error.to_string();
-            let was_read = before.is_some_and(|before| before.was_read);
-            if before_failure != Some(&failure) {
-                let then = if was_read { "what it said before counts" } else { "it counts as empty" };
-                tracing::warn!("{}: {failure}: {then}", file.display());
-            }
-            let value = before.map(|before| before.value.clone()).unwrap_or_default();
-            Content { version: Version::Unread, failure: Some(failure), was_read, value }
-        }
-    }
+    Content::read(file, before, || match read(file) {
+        Ok(bytes) => Ok(parse(&bytes)),
+        Err(error) => Err(Refused::Unread(error.to_string())),
+    })
 }
 
 /// What a file of the system holds: nothing if there is no such file, or if it leads to /dev/null.

@@ -40,6 +40,19 @@ struct Heard {
     last: Option<Instant>,
     /// When it did not answer in time, if it has not answered since.
     silent: Option<Instant>,
+    /// When that was logged last.
+    logged: Option<Instant>,
+}
+
+impl Heard {
+    /// Whether its silence is to be logged now: once in [`SILENT`].
+    fn is_to_be_logged(&mut self, now: Instant) -> bool {
+        let is_due = self.logged.is_none_or(|at| now.duration_since(at) >= SILENT);
+        if is_due {
+            self.logged = Some(now);
+        }
+        is_due
+    }
 }
 
 impl Place {
@@ -76,11 +89,15 @@ impl Server {
             Err(Unknown::NoDescriptor) => {}
             Err(Unknown::Timeout) if heard.last.is_some_and(|last| last >= since) => {}
             Err(Unknown::Timeout) => {
-                tracing::debug!("name server {} does not answer", self.address);
-                heard.silent = Some(Instant::now());
+                let now = Instant::now();
+                heard.silent = Some(now);
+                if heard.is_to_be_logged(now) {
+                    let waited = now.duration_since(since).as_secs_f64();
+                    tracing::warn!("name server {} has answered nothing for {waited:.0} s", self.address);
+                }
             }
             // It has answered, or cannot be reached.
-            _ => *heard = Heard { last: Some(Instant::now()), silent: None },
+            _ => (heard.last, heard.silent) = (Some(Instant::now()), None),
         }
         drop(heard);
         answer
@@ -98,5 +115,17 @@ impl Server {
 
     fn heard(&self) -> MutexGuard<'_, Heard> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_logged_once_in_a_while() {
+        let (mut heard, start) = (Heard::default(), Instant::now());
+        let logged = [0, 5, 29, 30, 31, 61].map(|at| heard.is_to_be_logged(start + Duration::from_secs(at)));
+        assert_eq!(logged, [true, false, false, true, false, true]);
     }
 }

@@ -5,14 +5,14 @@ use std::future::{Future, pending};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hickory_resolver::net::runtime::{DnsUdpSocket, RuntimeProvider, TokioRuntimeProvider, TokioTime};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use super::lenient::{self, Room};
 
@@ -71,11 +71,25 @@ pub struct QuerySocket {
     sent: Mutex<Sent>,
 }
 
-/// The query, and how often it has been sent again.
+/// The query, when it was sent last, and how often again.
 #[derive(Default)]
 struct Sent {
     bytes: Vec<u8>,
+    at: Option<Instant>,
     again: u32,
+}
+
+impl Sent {
+    /// When it is to be sent again.
+    fn due(&self) -> Option<Instant> {
+        self.at.filter(|_| self.again < AGAIN_MOST).map(|at| at + AGAIN_AFTER)
+    }
+
+    /// It is sent again now.
+    fn again(&mut self) -> Vec<u8> {
+        (self.at, self.again) = (Some(Instant::now()), self.again + 1);
+        self.bytes.clone()
+    }
 }
 
 impl QuerySocket {
@@ -88,21 +102,20 @@ impl QuerySocket {
         Ok((read.len(), from))
     }
 
-    /// Sends the query again, in case it or its answer was lost. It never completes.
+    /// Sends the query again, in case it or its answer was lost, whatever else comes meanwhile. It never completes.
     async fn send_again(&self) {
         loop {
-            sleep(AGAIN_AFTER).await;
-            let again = {
-                let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-                sent.again += 1;
-                (sent.again <= AGAIN_MOST).then(|| sent.bytes.clone())
-            };
-            match again {
-                // An error comes by `failed`.
-                Some(bytes) => drop(self.socket.send(&bytes).await),
-                None => pending().await,
-            }
+            let due = self.sent().due();
+            let Some(due) = due else { return pending().await };
+            sleep_until(due).await;
+            let bytes = self.sent().again();
+            // An error comes by `failed`.
+            drop(self.socket.send(&bytes).await);
         }
+    }
+
+    fn sent(&self) -> MutexGuard<'_, Sent> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Until the kernel has an error of this socket: nothing listens there, or no packet comes there. It is not readable then.
@@ -145,7 +158,7 @@ impl DnsUdpSocket for QuerySocket {
     /// `_target` is the server's address without its zone.
     fn poll_send_to(&self, cx: &mut Context<'_>, bytes: &[u8], _target: SocketAddr) -> Poll<io::Result<usize>> {
         let sent = ready!(DnsUdpSocket::poll_send_to(&self.socket, cx, bytes, self.server));
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner).bytes = bytes.to_vec();
+        *self.sent() = Sent { bytes: bytes.to_vec(), at: Some(Instant::now()), again: 0 };
         Poll::Ready(sent)
     }
 }

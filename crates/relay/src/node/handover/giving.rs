@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Once, Weak};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ fn answer_all(listener: &UnixListener, offered: &Arc<Vec<Offered>>) {
 
 /// Answers on a thread of its own.
 fn begin_to_answer(asker: UnixStream, offered: &Arc<Vec<Offered>>, askers: &Arc<()>) -> io::Result<()> {
-    ensure_same_user(&asker)?;
+    ensure_same_user(&asker).inspect_err(say_once)?;
     if Arc::strong_count(askers) > ASKERS_MOST {
         return Err(io::Error::other("others ask already"));
     }
@@ -75,6 +75,12 @@ fn begin_to_answer(asker: UnixStream, offered: &Arc<Vec<Offered>>, askers: &Arc<
         answer(&asker, &offered).unwrap_or_else(|error| log(&error));
         drop(counted);
     })
+}
+
+/// Of another user's process, which may be the one that is to come after this one, or any.
+fn say_once(error: &io::Error) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| tracing::info!("a process that asks for this node's listeners gets none: {error}"));
 }
 
 fn log(error: &io::Error) {
@@ -157,8 +163,8 @@ impl Promise<'_> {
 
     /// The other accepts on them.
     fn keep(&self) {
-        if self.is_lent {
-            self.offered.held.becomes(Held::Lent, Held::Passed);
+        if self.is_lent && self.offered.held.becomes(Held::Lent, Held::Passed) {
+            tracing::info!("{} is passed on", self.offered.address);
         }
     }
 }

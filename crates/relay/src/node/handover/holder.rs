@@ -144,7 +144,7 @@ fn ignore_new(socket: &TcpListener) {
         static SAID: Once = Once::new();
         SAID.call_once(|| {
             tracing::info!(
-                "connections that begin while a listener is closed may be refused or reset: the kernel takes no packet filter from this process: {error}"
+                "a client whose connection begins in the moment a listener is closed may be refused or reset, unless a process waits for the address: this kernel takes no packet filter from a process without CAP_NET_ADMIN ({error})"
             );
         });
     }

@@ -92,7 +92,10 @@ impl Others {
 
     /// Another user's process may be the one that is to be replaced, or any. It is said once: a stranger may have many.
     fn tell(&mut self, name: &str, error: &io::Error) {
-        let is_news = error.kind() == ErrorKind::PermissionDenied && !std::mem::replace(&mut self.has_told, true);
+        // Any user can make up a name; one without a number of a process is left out.
+        let is_news = error.kind() == ErrorKind::PermissionDenied
+            && process(name).parse::<u32>().is_ok()
+            && !std::mem::replace(&mut self.has_told, true);
         match process(name) {
             process if is_news => tracing::info!("process {process} passes no listeners to this one: {error}"),
             process => tracing::debug!("process {process} passes no listeners: {error}"),

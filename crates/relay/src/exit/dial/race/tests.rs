@@ -11,7 +11,7 @@ use ekiden_net::steer::ignore_new;
 use socket2::{Domain, Socket, Type};
 
 use super::*;
-use crate::config::route::Pattern;
+use crate::config::pattern::Pattern;
 use crate::config::{Config, Tcp};
 use crate::exit::names::Resolver;
 use crate::exit::names::tests::{Says, Server};
@@ -261,7 +261,7 @@ fn leave_for_either_name_is_leave_for_its_addresses() {
     let names = server.names(&["corp.example"], "");
     for (allowed, code) in [("www", None), (".corp.example", None), (".b.example", Some(FailureCode::Forbidden))] {
         let mut config = refusing(&[]);
-        config.exit.allow = vec![Pattern::parse(allowed).unwrap()];
+        config.exit.allow = [Pattern::parse(allowed).unwrap()].into();
         let reached = try_name(&format!("www:{port}"), &names, PATIENCE, &config, &Spare::new(100));
         assert_eq!(reached.err().map(|failure| failure.code), code, "{allowed}");
     }

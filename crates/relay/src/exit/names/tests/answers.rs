@@ -83,6 +83,27 @@ fn found(servers: &[&Server]) -> Result<usize, Unknown> {
 
 const LIMIT: Duration = Duration::from_secs(3);
 
+/// What the resolver ignores puts off nothing.
+#[test]
+fn a_query_is_sent_again_whatever_else_comes() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut query = [0; 512];
+        let (n, from) = socket.recv_from(&mut query).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let answer = Raw::new(vec![address(7)], vec![]).bytes(&query[..n]);
+        let mut wrong = answer.clone();
+        wrong[0] ^= 1;
+        // The first one is lost.
+        while socket.recv_from(&mut query).is_err() {
+            socket.send_to(&wrong, from).unwrap();
+        }
+        socket.send_to(&answer, from).unwrap();
+    });
+    assert_eq!(found(&[&Server { address: at, asked: mpsc::channel().1 }]), Ok(1));
+}
+
 /// All of them are answers to glibc.
 #[test]
 fn an_answer_that_is_long_or_in_part_malformed_counts() {

@@ -8,27 +8,32 @@
 //!
 //! With a host, close_notify is the end of a direction, and the other one may go on (RFC 8446 §6.1). With a node it ends the connection.
 
+mod encrypted;
 mod explained;
 mod sink;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 
 use ekiden_relay_proto::leg::VERSIONS;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus};
-use rustls::{CommonState, Error, ProtocolVersion};
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::{CommonState, Error};
 
 use crate::budget::{self, Room};
+use encrypted::Encrypted;
 pub use explained::{OwnKeyRefusedError, is_own_key_refused};
 use explained::{explained, explained_of_host};
 use sink::Sink;
 
-/// The most payload of a record (RFC 8446 §5.1), and the other bytes of a record: header, content type, tag.
+/// The most payload of a record (RFC 8446 §5.1), with what pads it (§5.4), and the other bytes of a record: header, content type, tag.
 const RECORD: usize = 16 << 10;
-const RECORD_OVERHEAD: usize = 5 + 1 + 16;
+const RECORD_OVERHEAD: usize = HEADER + 1 + 16;
+
+/// Of these, the header: the last two of its bytes say how many follow.
+const HEADER: usize = 5;
 
 /// The most payload that is encrypted at a time: four full records. As records it has `ENCRYPTED_PIECE` bytes, which is also the
 /// most that is read at a time.
@@ -40,29 +45,29 @@ const ENCRYPTED_PIECE: usize = 4 * (RECORD + RECORD_OVERHEAD);
 /// has 2,000. The dialled node may send as much as two records hold.
 const WAITING_UNPROVEN: usize = 4 << 10;
 const WAITING: usize = 2 * (RECORD + RECORD_OVERHEAD);
-/// The same of a host that has said its hello, which may send the certificates that it was asked for.
-pub const CERTIFICATE_MOST: usize = RECORD;
+/// The same of a host that has said its hello: a whole record. It may have been asked for certificates, and it may pad what it says.
+pub const CERTIFICATE_MOST: usize = RECORD + RECORD_OVERHEAD;
 
 /// By how many bytes records without payload may exceed the payload, after the handshake. Nodes send no session tickets, a change of keys has
-/// 27 bytes and comes every 16 million records, and nothing else is without payload. Without a bound the other side would keep a caller of
-/// [`Session::receive`] busy for as long as it sends.
+/// 27 bytes and comes every 16 million records, and nothing else is without payload: what pads a record that has some does not count.
+/// Without a bound the other side would keep a caller of [`Session::receive`] busy for as long as it sends.
 const WITHOUT_PAYLOAD: usize = 64 << 10;
 
-/// The other bytes of a record of TLS 1.2, with the explicit nonce of AES-GCM (RFC 5288 §3).
-const RECORD_OVERHEAD_TLS12: usize = 5 + 8 + 16;
+/// In place of a record's header it makes TLS end the connection with an alert.
+const NO_HEADER: [u8; HEADER] = [0xff; HEADER];
 
 thread_local! {
     /// The buffer in which records are decrypted.
     static DECRYPTION_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    /// A free buffer for the next session that encrypts something.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// The state of a TLS connection.
 pub struct Session {
     role: Role,
-    /// Received bytes that cannot be decrypted yet: the beginning of a record, or of handshake messages.
+    /// Received bytes that cannot be decrypted yet: the beginning of a record, or of handshake messages. The first `whole` of them are
+    /// complete records.
     partial: Vec<u8>,
+    whole: usize,
     /// Decrypted bytes. The caller has taken the first `taken` of them.
     decrypted: Vec<u8>,
     taken: usize,
@@ -99,15 +104,6 @@ enum Role {
     Server(UnbufferedServerConnection),
 }
 
-/// Encrypted records that are to be sent.
-#[derive(Default)]
-struct Encrypted {
-    bytes: Vec<u8>,
-    /// Of `bytes`, the first `filled` are in use and the first `sent` have been sent.
-    sent: usize,
-    filled: usize,
-}
-
 /// The result of one step of a session.
 enum Step {
     /// There may be more to do.
@@ -138,7 +134,9 @@ impl Session {
 
     fn new(role: Role) -> Self {
         let (partial, decrypted, encrypted) = (Vec::new(), Vec::new(), Encrypted::default());
-        Self { role, partial, decrypted, taken: 0, encrypted, end_of_input: None, without_payload: 0, is_host: false }
+        let (whole, taken, without_payload) = (0, 0, 0);
+        let (end_of_input, is_host) = (None, false);
+        Self { role, partial, whole, decrypted, taken, encrypted, end_of_input, without_payload, is_host }
     }
 
     /// Whether the other side is a host.
@@ -253,7 +251,7 @@ impl Session {
             *sent += write(&bytes[*sent..*filled])?;
         }
         if self.encrypted.filled > 0 {
-            SPARE.set(std::mem::take(&mut self.encrypted).bytes);
+            std::mem::take(&mut self.encrypted).free();
         }
         Ok(())
     }
@@ -275,8 +273,9 @@ impl Session {
         let mut sink = Sink::new(&mut [], &mut overflow);
         let used = self.process(&mut partial, &mut sink, what);
         self.decrypted = overflow;
-        partial.drain(..*used.as_ref().unwrap_or(&0));
-        self.partial = partial;
+        let n = *used.as_ref().unwrap_or(&0);
+        partial.drain(..n);
+        (self.partial, self.whole) = (partial, self.whole.saturating_sub(n));
         used.map(|_| ())
     }
 
@@ -304,42 +303,50 @@ impl Session {
         };
         DECRYPTION_BUFFER.with_borrow_mut(|room| {
             let before = self.partial.len();
-            if before >= most {
-                self.end_of_input = Some(EndOfInput::Truncated);
-                let why = format!("TLS: {before} bytes, and no message is whole");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-            }
             room.resize(room.len().max(before + ENCRYPTED_PIECE), 0);
             room[..before].copy_from_slice(&self.partial);
-            let piece = if budget::room() == Room::Plenty { ENCRYPTED_PIECE } else { RECORD + RECORD_OVERHEAD };
+            if before >= most {
+                return Err(self.too_long(room));
+            }
+            // Who takes less than a record from a host waits for a request, and not for a stream.
+            let takes_little = self.is_host && buffer.len() < RECORD || budget::room() != Room::Plenty;
+            let piece = if takes_little { RECORD + RECORD_OVERHEAD } else { ENCRYPTED_PIECE };
             let piece = if is_unproven { most - before } else { piece };
             let n = read(&mut room[before..before + piece])?;
             if n == 0 {
                 self.end_of_input = Some(EndOfInput::Truncated);
                 return Ok(0);
             }
+            // Before TLS moves the parts of a message together.
+            let whole = complete(&room[..before + n], self.whole);
             let mut overflow = std::mem::take(&mut self.decrypted);
             let mut sink = Sink::new(buffer, &mut overflow);
             let used = self.process(&mut room[..before + n], &mut sink, ToEncrypt::Nothing);
             let filled = sink.filled;
             self.decrypted = overflow;
-            self.partial = room[used?..before + n].to_vec();
+            let used = used?;
+            (self.partial, self.whole) = (room[used..before + n].to_vec(), whole.saturating_sub(used));
             Ok(filled)
         })
+    }
+
+    /// Ends a connection whose other side has sent so much that no message is whole, and tells it so by an alert. `room` begins with what
+    /// it has sent.
+    fn too_long(&mut self, room: &mut [u8]) -> io::Error {
+        let before = self.partial.len();
+        let input = &mut room[..self.whole + HEADER];
+        input[self.whole..].copy_from_slice(&NO_HEADER);
+        // The error is the one that was asked for.
+        let _ = self.advance(input, &mut Sink::new(&mut [], &mut Vec::new()), ToEncrypt::Nothing);
+        self.end_of_input = Some(EndOfInput::Truncated);
+        io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {before} bytes, and no message is whole"))
     }
 
     /// Decrypts the complete records in `input`, answers messages of TLS itself, and encrypts `what` as soon as TLS allows
     /// that. Returns how much of `input` was used.
     fn process(&mut self, input: &mut [u8], sink: &mut Sink<'_>, what: ToEncrypt<'_>) -> io::Result<usize> {
         let used = self.advance(input, sink, what)?;
-        if !self.is_handshaking() {
-            let overhead = match self.common().protocol_version() {
-                Some(ProtocolVersion::TLSv1_2) => RECORD_OVERHEAD_TLS12,
-                _ => RECORD_OVERHEAD,
-            };
-            let others = used.saturating_sub(sink.payload + sink.records * overhead);
-            self.without_payload = (self.without_payload + others).saturating_sub(sink.payload);
-        }
+        self.without_payload = self.without_payload.saturating_sub(sink.payload);
         if self.without_payload > WITHOUT_PAYLOAD {
             self.end_of_input = Some(EndOfInput::Truncated);
             let why = "TLS: many records without payload";
@@ -351,7 +358,11 @@ impl Session {
     fn advance(&mut self, input: &mut [u8], sink: &mut Sink<'_>, what: ToEncrypt<'_>) -> io::Result<usize> {
         let mut used = 0;
         loop {
+            let (is_handshaking, payload) = (self.is_handshaking(), sink.payload);
             let (discard, step) = self.step(&mut input[used..], sink, what);
+            if !is_handshaking && sink.payload == payload {
+                self.without_payload += discard;
+            }
             match step {
                 Ok(Step::Continue) => used += discard,
                 Ok(Step::NeedsRecords | Step::Established) => return Ok(used + discard),
@@ -445,24 +456,17 @@ fn step<Data>(
     (discard, step)
 }
 
-impl Encrypted {
-    /// Lets `write` append a record. If `write` asks for more room, it gets it and is called once more.
-    fn fill(
-        &mut self,
-        mut write: impl FnMut(&mut [u8]) -> Result<Result<usize, InsufficientSizeError>, Error>,
-    ) -> Result<Step, Error> {
-        let usual = if budget::room() == Room::Plenty { ENCRYPTED_PIECE } else { 0 };
-        if self.bytes.is_empty() && usual > 0 {
-            self.bytes = SPARE.take();
+/// How many bytes of `input` are complete records, of which the first `known` are known to be.
+fn complete(input: &[u8], known: usize) -> usize {
+    let mut end = known;
+    while let Some([.., high, low]) = input.get(end..end + HEADER) {
+        let next = end + HEADER + usize::from(u16::from_be_bytes([*high, *low]));
+        if next > input.len() {
+            break;
         }
-        let mut written = write(&mut self.bytes[self.filled..])?;
-        if let Err(InsufficientSizeError { required_size }) = written {
-            self.bytes.resize((self.filled + required_size).max(usual), 0);
-            written = write(&mut self.bytes[self.filled..])?;
-        }
-        self.filled += written.map_err(|_| Error::EncryptError)?;
-        Ok(Step::Continue)
+        end = next;
     }
+    end
 }
 
 /// The name of the leg protocol with each version that this node speaks, as in ALPN (RFC 7301), the one that it prefers first.

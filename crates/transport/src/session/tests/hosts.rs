@@ -34,10 +34,11 @@ fn hosts(versions: &[&'static SupportedProtocolVersion], asks: bool) -> Hosts {
     let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
     let builder = builder.with_root_certificates(roots);
     let own = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let client = match asks {
+    let mut client = match asks {
         true => builder.with_client_auth_cert(vec![signed.der().clone()], own).unwrap(),
         false => builder.with_no_client_auth(),
     };
+    client.enable_secret_extraction = true;
     Hosts { server, client: Arc::new(client) }
 }
 
@@ -101,6 +102,46 @@ fn a_hosts_small_records_are_payload_in_either_version() {
     }
 }
 
+/// RFC 8446 §5.4: a sender may pad each record as it likes.
+#[test]
+fn what_pads_a_hosts_payload_does_not_count_and_records_of_padding_alone_do() {
+    for padding in [500, RECORD - 2] {
+        let mut pair = hosts(&[&TLS13], false).pair(1 << 20);
+        assert!(pair.shake_hands().iter().all(Option::is_none));
+        let mut record = records(pair.client, 23);
+        for count in 0..400 {
+            let mut line = VecDeque::from(record(b"ls", padding));
+            let mut got = [0; 9];
+            let n = pair.server.receive(&mut got, read(&mut line, 1 << 20));
+            assert_eq!(n.unwrap_or_else(|error| panic!("{error} after {count}")), 2);
+        }
+        assert_eq!(pair.server.without_payload, 0);
+        let mut line: VecDeque<u8> = (0..400).flat_map(|_| record(b"", padding)).collect();
+        let error = pair.server.receive(&mut [0; 9], read(&mut line, 1 << 20)).unwrap_err();
+        // Of short ones TLS has a limit too.
+        let is_told = |why: &str| error.to_string().contains(why);
+        assert!(is_told("without payload") || padding == 500 && is_told("TooManyEmptyFragments"), "{error}");
+    }
+}
+
+#[test]
+fn a_record_may_be_as_long_as_records_can_be_also_before_the_handshake_is_over() {
+    let mut pair = hosts(&[&TLS13], false).pair(1 << 20);
+    pair.client.begin().unwrap();
+    pair.client.flush(write(&mut pair.up, 1 << 20)).unwrap();
+    go_on(&mut pair.server, &mut pair.up, &mut pair.down, 1 << 20, &mut None);
+    // The whole record comes and is looked at: it is none of this connection's.
+    let longest = (RECORD + 1 + 16) as u16;
+    pair.up = [&[23, 3, 3][..], &longest.to_be_bytes(), &noise(longest.into())].concat().into();
+    let error = loop {
+        match pair.server.peek(&mut [0], read(&mut pair.up, 1 << 20)) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => break error,
+            _ => assert!(!pair.up.is_empty() && pair.server.unread() <= CERTIFICATE_MOST),
+        }
+    };
+    assert!(pair.up.is_empty() && error.to_string().contains("decrypt"), "{error}");
+}
+
 #[test]
 fn a_hosts_hello_is_bounded_as_a_nodes_and_its_certificate_by_more() {
     for (version, asks) in [(&TLS12, true), (&TLS13, true), (&TLS13, false)] {
@@ -127,6 +168,9 @@ fn a_hosts_hello_is_bounded_as_a_nodes_and_its_certificate_by_more() {
             };
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
             assert!(all - line.len() <= WAITING_UNPROVEN, "{} were taken", all - line.len());
+            pair.server.flush(write(&mut pair.down, 1 << 20)).unwrap();
+            let alert: Vec<u8> = pair.down.into();
+            assert!(matches!(alert[..], [21, 3, _, 0, 2, 2, 50]), "decode_error: {alert:?}");
         }
     }
     // A certificate of TLS 1.2 that does not end, behind a hello.
@@ -149,6 +193,36 @@ fn a_hosts_hello_is_bounded_as_a_nodes_and_its_certificate_by_more() {
     };
     assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
     assert!((WAITING_UNPROVEN..=CERTIFICATE_MOST).contains(&(all - line.len())), "{} were taken", all - line.len());
+    pair.down.clear();
+    pair.server.flush(write(&mut pair.down, 1 << 20)).unwrap();
+    assert!(matches!(pair.down.make_contiguous(), [21, 3, 3, 0, 2, 2, 50]), "{:?}", pair.down);
+}
+
+/// Behind the hello of TLS 1.3 the alert is encrypted.
+#[test]
+fn a_host_whose_certificate_is_too_long_is_told_so_in_tls_1_3() {
+    let mut hosts = hosts(&[&TLS13], true);
+    let config = Arc::get_mut(&mut hosts.client).unwrap();
+    config.client_auth_cert_resolver = Arc::new(Long(config.client_auth_cert_resolver.clone()));
+    let [client, server] = hosts.pair(1 << 20).shake_hands().map(|error| error.unwrap().to_string());
+    assert!(server.contains("no message is whole"), "{server}");
+    assert!(client.contains("DecodeError"), "{client}");
+}
+
+/// Shows a certificate with many others behind it.
+#[derive(Debug)]
+struct Long(Arc<dyn rustls::client::ResolvesClientCert>);
+
+impl rustls::client::ResolvesClientCert for Long {
+    fn resolve(&self, hints: &[&[u8]], schemes: &[rustls::SignatureScheme]) -> Option<Arc<rustls::sign::CertifiedKey>> {
+        let one = self.0.resolve(hints, schemes)?;
+        let chain = std::iter::repeat_n(one.cert[0].clone(), 60).collect();
+        Some(Arc::new(rustls::sign::CertifiedKey::new(chain, one.key.clone())))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
 }
 
 /// What of a handshake was to be said before is sent with the alert, or nobody could read that.

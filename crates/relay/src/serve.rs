@@ -3,6 +3,7 @@
 //! What a connection needs only until its stream runs is in a box, which is freed when the stream begins. An idle stream costs
 //! two sockets and two [`crate::stream::Pump`]s.
 
+mod begun;
 mod caller;
 mod departure;
 mod failed;
@@ -110,7 +111,7 @@ async fn prepare(
             let client = Box::pin(secure::accept(node, &listener, stream, caller)).await?;
             let protocol = match &listener.kind {
                 ListenerKind::Http { .. } => Protocol::Http,
-                ListenerKind::Mixed { .. } => mixed::protocol(node, &client.0).await?,
+                ListenerKind::Mixed { .. } => mixed::protocol(node, &client.0, caller).await?,
                 _ => Protocol::Socks(socks::Version::Five),
             };
             match protocol {

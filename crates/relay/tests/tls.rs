@@ -253,7 +253,7 @@ fn a_handshake_that_takes_too_long_is_ended_and_its_place_is_free() {
 
 #[test]
 fn handshakes_hold_a_quarter_of_the_memory_at_most_and_a_newcomer_is_served() {
-    // 16 places of 16 KiB, in a process of its own: its memory is the process's.
+    // Seven places of 32 KiB, in a process of its own: its memory is the process's.
     let limits = "[limits]\nmemory = \"1MiB\"\nhandshake = \"100s\"\n";
     let node = Process::start("shaking", &format!("{limits}{}", listener("http", false, "")));
     let address = node.addresses[0];
@@ -265,16 +265,67 @@ fn handshakes_hold_a_quarter_of_the_memory_at_most_and_a_newcomer_is_served() {
         silent.push(stream);
     }
     silent.iter().for_each(|stream| stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap());
-    let is_closed = |mut stream: &TcpStream| match stream.read(&mut [0]) {
-        Ok(n) => n == 0,
-        Err(error) => error.kind() == ErrorKind::ConnectionReset,
-    };
-    wait_until("those beyond 16 are closed", || {
-        silent.retain(|stream| !is_closed(stream));
-        silent.len() == 16
+    wait_until("those beyond seven are closed", || {
+        silent.retain(|stream| !is_told(stream));
+        silent.len() == 7
     });
     let stream = tunnel(Client::default().connect(address), late_echo());
     assert_eq!(exchanged(stream, b"hello"), b"hello");
+}
+
+/// Whether something has come, or the end.
+fn is_told(mut stream: &TcpStream) -> bool {
+    match stream.read(&mut [0]) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+/// As heads do that are not complete.
+#[test]
+fn beginnings_of_records_hold_a_quarter_of_the_memory_at_most_and_a_newcomer_is_served() {
+    // Seven places of 64 KiB for a head and five records, in a process of its own.
+    let limits = "[limits]\nmemory = \"4MiB\"\nhandshake = \"100s\"\n";
+    for asks in [false, true] {
+        let node = Process::start("records", &format!("{limits}{}", each_kind(asks, "")));
+        for (address, kind) in node.addresses.iter().zip(["http", "socks5", "mixed"]) {
+            let client = || if asks { Client::known(1, "alice") } else { Client::default() };
+            let begun = || {
+                let mut tls = client().connect(*address);
+                while tls.conn.is_handshaking() {
+                    tls.conn.complete_io(&mut tls.sock).unwrap();
+                }
+                tls.sock.write_all(&[&[23, 3, 3, 0x40, 0x10][..], &[7; 16_000]].concat()).unwrap();
+                tls.sock.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+                tls.sock
+            };
+            let mut begun: Vec<TcpStream> = (0..20).map(|_| begun()).collect();
+            wait_until("those beyond seven are told", || {
+                begun.retain(|stream| !is_told(stream));
+                begun.len() == 7
+            });
+            let mut newcomer = client().connect(*address);
+            let stream = match kind {
+                "socks5" => {
+                    assert_eq!(socks5(&mut newcomer, late_echo()), 0);
+                    newcomer
+                }
+                _ => tunnel(newcomer, late_echo()),
+            };
+            assert_eq!(exchanged(stream, b"hello"), b"hello");
+            drop(begun);
+            // Silence between two requests holds nothing, and nobody's place.
+            let mut idle: Vec<Tls> = (0..20).map(|_| client().connect(*address)).collect();
+            for tls in &mut idle {
+                while tls.conn.is_handshaking() {
+                    tls.conn.complete_io(&mut tls.sock).unwrap();
+                }
+                tls.sock.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(idle.iter().all(|tls| !is_told(&tls.sock)), "{kind}");
+        }
+    }
 }
 
 fn swap(certificate: &[String; 2], to: &str) {

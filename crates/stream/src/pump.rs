@@ -64,7 +64,7 @@ pub struct Pump<W: Wire> {
     passing: Option<Box<Passing>>,
     /// Present while it holds bytes.
     pipe: Option<W::Pipe>,
-    /// The memory that it holds while it waits, in the budget.
+    /// The memory that it holds while it waits, in the budget. What the connections hold they count themselves.
     holding: Holding,
 }
 
@@ -251,7 +251,7 @@ impl<W: Wire> Pump<W> {
         let polled = self.advance(cx, from, to);
         let piped = self.pipe.as_mut().map_or(0, Pipe::wait);
         let passing = self.passing.as_ref().map_or(0, |passing| passing.0.capacity());
-        self.holding.set(self.rest.capacity() + passing + piped + from.unread() + to.unsent());
+        self.holding.set(self.rest.capacity() + passing + piped);
         polled
     }
 

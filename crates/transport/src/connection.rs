@@ -7,7 +7,6 @@ use std::future::poll_fn;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream as StdStream};
 use std::os::fd::AsFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use ekiden_keys::Fingerprint;
@@ -19,9 +18,11 @@ use tokio::net::TcpStream;
 
 use crate::session::Session;
 use crate::wire::{self, is_transient};
+use tls::Tls;
 
 mod on_wire;
 mod pieces;
+mod tls;
 
 /// A connection to a host or a node. It resets when dropped, unless [`Connection::end_cleanly`] was called.
 #[derive(Debug)]
@@ -47,9 +48,6 @@ pub struct Unsecured {
     pub socket: TcpStream,
 }
 
-/// The mutex lets both directions of a stream share the session. They run in one task, so it is never contended.
-struct Tls(Box<Mutex<Session>>);
-
 impl From<TcpStream> for Connection {
     fn from(socket: TcpStream) -> Self {
         Self { socket, tls: None }
@@ -64,7 +62,7 @@ impl Connection {
     /// [`io::ErrorKind::PermissionDenied`] if one of the two nodes refuses the other's key. If it is this one, the other has
     /// been sent an alert.
     pub async fn start_tls(socket: TcpStream, session: Session) -> io::Result<Self> {
-        let connection = Self { socket, tls: Some(Tls(Box::new(Mutex::new(session)))) };
+        let connection = Self { socket, tls: Some(Tls::of(session)) };
         match connection.shake_hands().await.and_then(|()| connection.speaks_leg_protocol()) {
             Ok(()) => Ok(connection),
             Err(error) => {
@@ -80,7 +78,7 @@ impl Connection {
     /// # Errors
     /// The handshake failed. The host has been sent an alert, if there is one for that, and may still have to read it.
     pub(crate) async fn start_tls_of_host(socket: TcpStream, session: Session) -> Result<Self, Unsecured> {
-        let connection = Self { socket, tls: Some(Tls(Box::new(Mutex::new(session)))) };
+        let connection = Self { socket, tls: Some(Tls::of(session)) };
         match connection.shake_hands().await {
             Ok(()) => Ok(connection),
             Err(why) => {
@@ -307,14 +305,10 @@ impl Connection {
         self.tls.as_ref().is_some_and(|tls| tls.lock().has_pending())
     }
 
-    /// The memory of bytes that were received and not yet taken by the caller.
+    /// The memory of bytes that were received and not yet taken by the caller. With TLS it counts in the budget, as that of bytes which the
+    /// socket has yet to take.
     pub fn unread(&self) -> usize {
         self.tls.as_ref().map_or(0, |tls| tls.lock().unread())
-    }
-
-    /// The memory of bytes that the socket has yet to take.
-    pub fn unsent(&self) -> usize {
-        self.tls.as_ref().map_or(0, |tls| tls.lock().unsent())
     }
 
     fn try_flush(&self) -> io::Result<()> {
@@ -385,18 +379,6 @@ impl Drop for Resting {
         if let Some(socket) = &self.socket {
             end_cleanly(socket, self.tls.as_ref());
         }
-    }
-}
-
-impl Tls {
-    fn lock(&self) -> MutexGuard<'_, Session> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("TLS")
     }
 }
 

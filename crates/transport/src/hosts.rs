@@ -1,7 +1,8 @@
 //! TLS with a host that connects to a listener for clients (RFC 8446, RFC 5246): what such a listener shows, and whom it asks for a
 //! certificate. Sessions are not resumed: what a new configuration asks for holds for each connection from then on.
 //!
-//! A stranger's messages are bounded as those of a node that has not proven its key; a certificate that it was asked for may be longer.
+//! A stranger's hello is bounded as that of a node that has not proven its key; behind it there may be a whole record. What the host holds
+//! once the handshake is over counts by its connection.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,12 +20,12 @@ use crate::handshake::UNPROVEN_BYTES;
 use crate::session::{CERTIFICATE_MOST, Session};
 use crate::tls::provider;
 
+/// The memory that a host may hold until its handshake is over: that of a node, and a record behind its hello.
+pub const UNPROVEN_HOST_BYTES: usize = UNPROVEN_BYTES + CERTIFICATE_MOST;
+
 /// What a listener for clients shows, and whom it asks for a certificate: ready for connections.
 #[derive(Clone)]
-pub struct HostTls {
-    config: Arc<ServerConfig>,
-    asks: bool,
-}
+pub struct HostTls(Arc<ServerConfig>);
 
 impl HostTls {
     /// A listener that shows `certificate` and speaks `protocols` (ALPN), or with none does not say which. With `authorities`, clients must
@@ -49,16 +50,11 @@ impl HostTls {
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Self { config: Arc::new(config), asks: authorities.is_some() })
+        Ok(Self(Arc::new(config)))
     }
 
     pub(crate) fn session(&self) -> Result<Session, Error> {
-        Ok(Session::host(UnbufferedServerConnection::new(self.config.clone())?))
-    }
-
-    /// The memory that a host may hold until its handshake is over.
-    pub fn unproven_bytes(&self) -> usize {
-        UNPROVEN_BYTES + if self.asks { CERTIFICATE_MOST } else { 0 }
+        Ok(Session::host(UnbufferedServerConnection::new(self.0.clone())?))
     }
 }
 
@@ -74,7 +70,7 @@ impl fmt::Debug for HostTls {
 /// The handshake failed.
 pub async fn accept_host(socket: TcpStream, tls: &HostTls) -> Result<Connection, Unsecured> {
     let mut holding = Holding::default();
-    holding.set(tls.unproven_bytes());
+    holding.set(UNPROVEN_HOST_BYTES);
     match tls.session() {
         Ok(session) => Connection::start_tls_of_host(socket, session).await,
         Err(why) => Err(Unsecured { why: invalid(why), socket }),

@@ -48,6 +48,9 @@ const WAITING: usize = 2 * (RECORD + RECORD_OVERHEAD);
 /// The same of a host that has said its hello: a whole record. It may have been asked for certificates, and it may pad what it says.
 pub const CERTIFICATE_MOST: usize = RECORD + RECORD_OVERHEAD;
 
+/// The most bytes of a host that have come after the handshake, and wait to be taken or for the rest of a record.
+pub const UNREAD_MOST: usize = ENCRYPTED_PIECE + RECORD + RECORD_OVERHEAD;
+
 /// By how many bytes records without payload may exceed the payload, after the handshake. Nodes send no session tickets, a change of keys has
 /// 27 bytes and comes every 16 million records, and nothing else is without payload: what pads a record that has some does not count.
 /// Without a bound the other side would keep a caller of [`Session::receive`] busy for as long as it sends.
@@ -147,6 +150,11 @@ impl Session {
     /// Whether the handshake is not over.
     pub fn is_handshaking(&self) -> bool {
         self.common().is_handshaking()
+    }
+
+    /// Whether the other side has connected, and its handshake is not over. Until then whoever accepts it counts what it may hold.
+    pub fn is_unproven(&self) -> bool {
+        self.is_handshaking() && matches!(self.role, Role::Server(_))
     }
 
     /// A node's public key, or a host's certificate. It is proven once the handshake is over.
@@ -294,7 +302,7 @@ impl Session {
         buffer: &mut [u8],
         read: &mut impl FnMut(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let is_unproven = self.is_handshaking() && matches!(self.role, Role::Server(_));
+        let is_unproven = self.is_unproven();
         let has_said_hello = || self.common().negotiated_cipher_suite().is_some();
         let most = match is_unproven {
             true if self.is_host && has_said_hello() => CERTIFICATE_MOST,

@@ -46,9 +46,6 @@ pub trait Wire: Debug + Sized + Send + Sync + 'static {
     /// Discards what is there to be received, before the connection is closed.
     fn discard_unread(&self);
 
-    /// The memory of bytes that were received and not yet taken by the caller.
-    fn unread(&self) -> usize;
-
     /// Whether something may be sent.
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
@@ -59,11 +56,9 @@ pub trait Wire: Debug + Sized + Send + Sync + 'static {
     /// Waits until all bytes that [`Wire::try_send`] has taken are on their way.
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Whether some bytes that [`Wire::try_send`] has taken are still here.
+    /// Whether some bytes that [`Wire::try_send`] has taken are still here. Their memory, and that of bytes that were received and not yet
+    /// taken, counts in the budget by the connection itself.
     fn has_pending(&self) -> bool;
-
-    /// The memory of these.
-    fn unsent(&self) -> usize;
 
     /// Whether a close that [`Wire::end_cleanly`] allows says the end in any case. With TLS it says so only if the kernel takes close_notify
     /// at once.

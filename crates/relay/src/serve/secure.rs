@@ -45,7 +45,7 @@ pub(super) async fn accept(
 ) -> Option<(Connection, Secured)> {
     let Some(tls) = &listener.tls else { return Some((client.into(), Secured::default())) };
     let (limit, key) = (node.config().limits.handshake, ClientKey::from(caller.address().ip()));
-    let place = node.add_shaking(key, tls.ready.unproven_bytes());
+    let place = node.add_shaking(key);
     tokio::select! {
         shaken = timeout(limit, shake_hands(node, listener, tls, client, caller)) => shaken.ok().flatten(),
         () = place.evicted() => {

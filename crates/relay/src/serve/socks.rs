@@ -11,6 +11,7 @@ use ekiden_relay_proto::{Failure, FailureCode, Target};
 use ekiden_transport::Connection;
 use tokio::time::timeout;
 
+use super::begun::Begun;
 use super::caller::Caller;
 use super::departure::{ClientEof, unless_client_leaves};
 use super::failed::Asked;
@@ -151,6 +152,7 @@ async fn request(
     let mut name = None;
     let mut server = Server::new(users.is_some());
     let mut input = Vec::with_capacity(version.longest());
+    let mut begun = Begun::new(node, ClientKey::from(caller.address().ip()));
     loop {
         let step = match version {
             Version::Four if users.is_some() => socks4::without_password(),
@@ -160,8 +162,10 @@ async fn request(
         match step {
             Step::More => {
                 // An incomplete message does not fill the buffer, and a read takes no more than there is room for.
-                if more(client, &mut input, version.longest()).await? == 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
+                match begun.wait(client, 0, more(client, &mut input, version.longest())).await.transpose()? {
+                    Some(1..) => {}
+                    Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    None => return Err(io::ErrorKind::ConnectionAborted.into()),
                 }
             }
             Step::Reply { consumed, reply } => {

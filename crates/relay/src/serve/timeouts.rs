@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use ekiden_transport::budget::Holding;
 use ekiden_transport::{Connection, wire};
 use tokio::io::Interest;
 use tokio::time::{Instant, sleep, timeout};
@@ -71,9 +70,6 @@ pub async fn left(client: &Connection, may_not_end: bool) {
 /// Completes when `client` has ended its side. Never completes if there is something unread before the end.
 async fn ended(client: &Connection) {
     if client.peek_end().await.is_ok_and(|unread| unread > 0) {
-        // What was decrypted for this look.
-        let mut holding = Holding::default();
-        holding.set(client.unread());
         pending().await
     }
 }

@@ -125,10 +125,6 @@ impl Wire for End {
         world(|world| while matches!(world.receive(self.0, &mut [0; 64]), Ok(1..)) {});
     }
 
-    fn unread(&self) -> usize {
-        0
-    }
-
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         world(|world| {
             let end = &mut world.ends[self.0];
@@ -159,10 +155,6 @@ impl Wire for End {
 
     fn has_pending(&self) -> bool {
         world(|world| !world.ends[self.0].pending.is_empty() || world.ends[self.0].owes_close)
-    }
-
-    fn unsent(&self) -> usize {
-        0
     }
 
     fn ends_by_close(&self) -> bool {

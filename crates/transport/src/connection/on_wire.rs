@@ -37,10 +37,6 @@ impl Wire for Connection {
         while matches!(socket::receive(self.socket(), &mut sink), Ok(1..)) {}
     }
 
-    fn unread(&self) -> usize {
-        self.unread()
-    }
-
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_write_ready(cx)
     }
@@ -55,10 +51,6 @@ impl Wire for Connection {
 
     fn has_pending(&self) -> bool {
         self.has_pending()
-    }
-
-    fn unsent(&self) -> usize {
-        self.unsent()
     }
 
     fn ends_by_close(&self) -> bool {

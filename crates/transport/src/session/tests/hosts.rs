@@ -6,8 +6,11 @@ use rustls::pki_types::{PrivateKeyDer, ServerName};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
+use tokio::net::{TcpListener, TcpStream};
+
 use super::*;
-use crate::HostTls;
+use crate::budget::{Payer, Share, paid, pays};
+use crate::{Connection, HostTls, accept_host};
 
 /// A listener for hosts, and one that trusts it.
 struct Hosts {
@@ -223,6 +226,36 @@ impl rustls::client::ResolvesClientCert for Long {
     fn has_certs(&self) -> bool {
         true
     }
+}
+
+#[tokio::test]
+async fn what_a_host_holds_behind_its_handshake_counts_for_as_long_as_it_does() {
+    let (hosts, payer) = (hosts(&[&TLS13], false), Arc::new(Payer::default()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let holds = async {
+        pays(payer.clone(), Share::Quarter);
+        let host = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (socket, _) = listener.accept().await.unwrap();
+        let host = Connection::start_tls_of_host(host, hosts.pair(0).client);
+        let (host, own) = tokio::join!(host, accept_host(socket, &hosts.server));
+        let (host, own) = (host.unwrap(), own.unwrap());
+        assert_eq!(payer.held(), 0);
+        // What was decrypted for a look.
+        host.send_all(&[7; 16_000]).await.unwrap();
+        own.peek_end().await.unwrap();
+        assert!(payer.held() >= 16_000, "{}", payer.held());
+        own.receive_exact(&mut [0; 16_000]).await.unwrap();
+        assert_eq!(payer.held(), 0);
+        // The beginning of a record.
+        host.socket().try_write(&[&[23, 3, 3, 0x40, 0x10][..], &[7; 16_000]].concat()).unwrap();
+        while own.unread() < 16_000 {
+            own.socket().readable().await.unwrap();
+            let _ = own.try_receive(&mut [0]);
+        }
+        assert!((16_000..UNREAD_MOST).contains(&payer.held()), "{}", payer.held());
+    };
+    paid(holds).await;
+    assert_eq!(payer.held(), 0);
 }
 
 /// What of a handshake was to be said before is sent with the alert, or nobody could read that.

@@ -21,7 +21,7 @@ mod der;
 mod own;
 
 use der::Parts;
-pub use der::subject_name;
+pub use der::{has_odd_common_name, subject_name};
 
 /// A certificate that ends so soon is told beforehand, or in the last tenth of its time if that is shorter.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -111,7 +111,10 @@ impl Authorities {
     pub fn load(file: &Path) -> Result<Self, CertificateError> {
         let certificates: Arc<[_]> = read(file)?.into();
         let mut roots = RootCertStore::empty();
-        for certificate in &*certificates {
+        for (at, certificate) in certificates.iter().enumerate() {
+            if Parts::of(certificate).is_some_and(|parts| !parts.is_authority()) {
+                return Err(error(file, of_no_authority(at + 1)));
+            }
             // They have been parsed once.
             roots.add(certificate.clone()).map_err(|why| error(file, why.to_string()))?;
         }
@@ -231,7 +234,8 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, KeyFileError> {
 
 fn no_private_key(text: &str) -> &'static str {
     let has = |label: &str| text.contains(&format!("-----BEGIN {label}-----"));
-    if has("ENCRYPTED PRIVATE KEY") {
+    // The second is that of RFC 1421, which `openssl rsa -aes256 -traditional` writes.
+    if has("ENCRYPTED PRIVATE KEY") || text.lines().any(|line| line.trim_end() == "Proc-Type: 4,ENCRYPTED") {
         "holds an encrypted private key: `openssl pkey -in IT` decrypts it"
     } else if has("OPENSSH PRIVATE KEY") {
         "holds a private key of OpenSSH, which is none of TLS"
@@ -240,6 +244,13 @@ fn no_private_key(text: &str) -> &'static str {
     } else {
         "holds no private key (PKCS #8, SEC1 or PKCS #1, in PEM)"
     }
+}
+
+fn of_no_authority(number: usize) -> String {
+    format!(
+        "certificate {number} in it is none of an authority (CA:TRUE is not in its basicConstraints): that of whoever signs the \
+         clients' certificates is wanted here"
+    )
 }
 
 /// The first certificate is not that of the key.

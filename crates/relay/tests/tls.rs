@@ -168,6 +168,16 @@ fn the_name_in_a_certificate_is_the_users_and_where_there_are_users_both_are_ask
 }
 
 #[test]
+fn a_common_name_that_is_passed_over_is_told() {
+    log::keep();
+    let node = node(&listener("http", true, ""));
+    let turned = Client::known(1, "ali\u{202e}ce");
+    drop(tunnel(turned.connect(node.address("http").unwrap()), echo()));
+    wait_until("the log has it", || !log::logged("counts as \"sha256:").is_empty());
+    assert!(log::logged("characters that are not seen").iter().all(|line| !line.contains('\u{202e}')));
+}
+
+#[test]
 fn a_class_takes_the_streams_of_a_user_whom_a_certificate_names() {
     let class = "[class.fast]\nkind = \"interactive\"\nusers = [\"alice\"]\n";
     put("nobody.txt", "");

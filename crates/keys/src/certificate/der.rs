@@ -1,20 +1,26 @@
 //! What is needed of a certificate besides what the TLS library says: its time, its names and its public key (RFC 5280 §4.1), read from
 //! DER.
 
+use ekiden_units::is_unseen;
+
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const OCTETS: u8 = 0x04;
-/// UTF8String, PrintableString, IA5String.
-const TEXTS: [u8; 3] = [0x0c, 0x13, 0x16];
+/// UTF8String, PrintableString, IA5String; the rest of DirectoryString (RFC 5280 §4.1.2.4).
+const TEXTS: [u8; 6] = [0x0c, 0x13, 0x16, TELETEX, UNIVERSAL, BMP];
+const TELETEX: u8 = 0x14;
+const UNIVERSAL: u8 = 0x1c;
+const BMP: u8 = 0x1e;
 /// rfc822Name, dNSName, uniformResourceIdentifier (RFC 5280 §4.2.1.6).
 const NAMES: [u8; 3] = [0x81, 0x82, 0x86];
 
-/// id-at-commonName and id-ce-subjectAltName.
+/// id-at-commonName, id-ce-subjectAltName and id-ce-basicConstraints.
 const COMMON_NAME: &[u8] = &[6, 3, 0x55, 4, 3];
 const ALTERNATIVE_NAMES: &[u8] = &[6, 3, 0x55, 0x1d, 17];
+const BASIC_CONSTRAINTS: &[u8] = &[6, 3, 0x55, 0x1d, 19];
 
 /// The most bytes of a name.
 const NAME_MOST: usize = 255;
@@ -26,6 +32,8 @@ pub struct Parts<'a> {
     pub public_key: &'a [u8],
     /// From when and until when it is valid, in seconds since 1970.
     pub validity: [i64; 2],
+    /// It has no extensions.
+    is_first_version: bool,
     /// What is behind the public key.
     rest: &'a [u8],
 }
@@ -43,7 +51,8 @@ impl<'a> Parts<'a> {
     pub fn of(certificate: &'a [u8]) -> Option<Self> {
         let mut rest = next(&mut &*certificate)?.of(SEQUENCE)?;
         let mut signed = next(&mut rest)?.of(SEQUENCE)?;
-        if signed.first() == Some(&VERSION) {
+        let is_first_version = signed.first() != Some(&VERSION);
+        if !is_first_version {
             next(&mut signed)?;
         }
         let (_serial, _algorithm) = (next(&mut signed)?, next(&mut signed)?);
@@ -52,17 +61,26 @@ impl<'a> Parts<'a> {
         let validity = [time(next(&mut times)?)?, time(next(&mut times)?)?];
         let subject = next(&mut signed)?.whole;
         let public_key = next(&mut signed)?.whole;
-        Some(Self { issuer, subject, public_key, validity, rest: signed })
+        Some(Self { issuer, subject, public_key, validity, is_first_version, rest: signed })
     }
 
-    fn common_name(&self) -> Option<String> {
+    /// Whether it may sign others: it says so (RFC 5280 §4.2.1.9), or has signed itself and could not say so.
+    pub fn is_authority(&self) -> bool {
+        let Some(constraints) = self.extension(BASIC_CONSTRAINTS) else {
+            return self.is_first_version && self.issuer == self.subject;
+        };
+        let content = next(&mut &*constraints).and_then(|value| value.of(SEQUENCE));
+        matches!(content, Some([1, 1, is_one, ..]) if *is_one > 0)
+    }
+
+    fn common_name(&self) -> Option<Value<'a>> {
         let mut names = next(&mut &*self.subject)?.of(SEQUENCE)?;
         while let Some(set) = next(&mut names) {
             let mut attributes = set.content;
             while let Some(attribute) = next(&mut attributes) {
                 let mut pair = attribute.content;
                 if next(&mut pair)?.whole == COMMON_NAME {
-                    return next(&mut pair).filter(|value| TEXTS.contains(&value.tag)).and_then(|value| text(&value));
+                    return next(&mut pair);
                 }
             }
         }
@@ -96,7 +114,12 @@ impl<'a> Parts<'a> {
 /// its alternative names.
 pub fn subject_name(certificate: &[u8]) -> Option<String> {
     let parts = Parts::of(certificate)?;
-    parts.common_name().or_else(|| parts.alternative_name())
+    parts.common_name().and_then(|value| common_text(&value)).or_else(|| parts.alternative_name())
+}
+
+/// Whether a certificate has a common name that is no name here, so that [`subject_name`] is another one.
+pub fn has_odd_common_name(certificate: &[u8]) -> bool {
+    Parts::of(certificate).and_then(|parts| parts.common_name()).is_some_and(|value| common_text(&value).is_none())
 }
 
 impl<'a> Value<'a> {
@@ -105,11 +128,27 @@ impl<'a> Value<'a> {
     }
 }
 
+fn common_text(value: &Value<'_>) -> Option<String> {
+    TEXTS.contains(&value.tag).then(|| text(value)).flatten()
+}
+
 /// A name that can stand in a log.
 fn text(value: &Value<'_>) -> Option<String> {
-    let text = std::str::from_utf8(value.content).ok()?;
-    let is_name = (1..=NAME_MOST).contains(&text.len()) && !text.chars().any(char::is_control);
-    is_name.then(|| text.to_owned())
+    let content = value.content;
+    let text = match value.tag {
+        // What those who write it mean is Latin 1.
+        TELETEX => content.iter().map(|byte| char::from(*byte)).collect(),
+        BMP => {
+            let (units, []) = content.as_chunks() else { return None };
+            String::from_utf16(&units.iter().map(|unit| u16::from_be_bytes(*unit)).collect::<Vec<_>>()).ok()?
+        }
+        UNIVERSAL => {
+            let (characters, []) = content.as_chunks() else { return None };
+            characters.iter().map(|character| char::from_u32(u32::from_be_bytes(*character))).collect::<Option<_>>()?
+        }
+        _ => String::from_utf8(content.to_vec()).ok()?,
+    };
+    ((1..=NAME_MOST).contains(&text.len()) && !text.chars().any(is_unseen)).then_some(text)
 }
 
 /// The first value of `input`, which has what is behind it from then on.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use rcgen::{CertificateParams, DnType, Issuer, KeyPair, SanType, date_time_ymd};
+use rcgen::{CertificateParams, DnType, DnValue, Issuer, KeyPair, SanType, date_time_ymd};
 use rustls::pki_types::{ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 
@@ -46,6 +46,7 @@ fn each_mistake_is_one_line_with_file_and_remedy() {
     fs::set_permissions(&open, PermissionsExt::from_mode(0o644)).unwrap();
     let request = "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n";
     let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let traditional = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n";
     for (chain, key, said) in [
         (&*format!("{own}{root}"), &*key, "ok"),
         (&own, &key, "ok"),
@@ -60,6 +61,7 @@ fn each_mistake_is_one_line_with_file_and_remedy() {
         ("", &key, "certificate file chain.pem: holds no certificate in PEM"),
         (&own, "", "key file key.pem: holds no private key (PKCS #8, SEC1 or PKCS #1, in PEM)"),
         (&own, encrypted, "key file key.pem: holds an encrypted private key: `openssl pkey -in IT` decrypts it"),
+        (&own, traditional, "key file key.pem: holds an encrypted private key: `openssl pkey -in IT` decrypts it"),
         (&own, &other_key, "certificate file chain.pem: is not the certificate of the key in"),
         (
             &format!("{root}{own}"),
@@ -81,6 +83,35 @@ fn each_mistake_is_one_line_with_file_and_remedy() {
     assert!(told.contains("open.pem") && told.contains("chmod"), "{told}");
     let authorities = Authorities::load(&put(folder.path(), "ca.pem", &key)).unwrap_err().to_string();
     assert!(authorities.contains("holds no certificate in PEM but a private key"), "{authorities}");
+    let authorities =
+        |text: &str| Authorities::load(&put(folder.path(), "ca.pem", text)).map_err(|why| why.to_string());
+    authorities(&root).unwrap();
+    for (text, number) in [(&own, 1), (&format!("{root}{own}"), 2)] {
+        let told = authorities(text).unwrap_err();
+        assert!(told.contains(&format!("certificate {number} in it is none of an authority")), "{told}");
+    }
+}
+
+/// openssl makes such keys, and roots of the first version, which have no basicConstraints.
+#[test]
+fn what_openssl_encrypts_is_named_and_its_old_roots_are_authorities() {
+    let folder = tempfile::tempdir().unwrap();
+    let [key, locked, request, root] = ["a.key", "b.key", "a.csr", "a.pem"].map(|name| folder.path().join(name));
+    let script = "openssl ecparam -genkey -name prime256v1 -noout -out $KEY && \
+        openssl ec -in $KEY -aes256 -passout pass:secret -out $LOCKED && \
+        openssl req -new -key $KEY -subj /CN=old -out $REQUEST && \
+        openssl x509 -req -in $REQUEST -signkey $KEY -days 2 -out $ROOT && chmod 600 $KEY $LOCKED";
+    let mut make = std::process::Command::new("sh");
+    make.args(["-c", script]).env("KEY", &key).env("LOCKED", &locked).env("REQUEST", &request).env("ROOT", &root);
+    let made = make.output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let told = Certificate::load(&root, &locked).unwrap_err().to_string();
+    assert!(fs::read_to_string(&locked).unwrap().contains("Proc-Type: 4,ENCRYPTED"));
+    assert!(told.contains("holds an encrypted private key"), "{told}");
+    // openssl 3.4 and newer makes roots of the third version, without constraints.
+    let shown = certificates(&fs::read_to_string(&root).unwrap()).unwrap();
+    let is_of_third = shown[0].windows(5).any(|bytes| bytes == [0xa0, 3, 2, 1, 2]);
+    assert_eq!(Authorities::load(&root).is_err(), is_of_third);
 }
 
 /// What `openssl` writes for `genrsa -traditional`, `ecparam -genkey` and `genpkey`.
@@ -115,7 +146,10 @@ fn a_certificate_is_told_before_and_after_its_time() {
     let (own, key) = made(params, &issuer);
     let (chain, key) = (put(folder.path(), "chain.pem", &own), put(folder.path(), "key.pem", &key));
     let certificate = Certificate::load(&chain, &key).unwrap();
-    let authorities = Authorities::load(&chain).unwrap();
+    let mut params = of_host("clients");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Constrained(0));
+    (params.not_before, params.not_after) = (date_time_ymd(2026, 1, 1), date_time_ymd(2026, 4, 1));
+    let authorities = Authorities::load(&put(folder.path(), "ca-chain.pem", &made(params, &issuer).0)).unwrap();
     for (at, said) in [
         (
             date_time_ymd(2025, 12, 31),
@@ -140,21 +174,34 @@ fn a_certificate_is_told_before_and_after_its_time() {
 #[test]
 fn a_client_is_known_by_its_common_name_or_the_first_other() {
     let (issuer, _) = authority("a root");
-    let name = |common: Option<&str>, others: Vec<SanType>| {
+    let der = |common: Option<DnValue>, others: Vec<SanType>| {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
         common.into_iter().for_each(|common| params.distinguished_name.push(DnType::CommonName, common));
         params.subject_alt_names = others;
         let key = KeyPair::generate().unwrap();
-        subject_name(params.signed_by(&key, &issuer).unwrap().der())
+        params.signed_by(&key, &issuer).unwrap().der().to_vec()
     };
+    let name = |common: Option<&str>, others| subject_name(&der(common.map(DnValue::from), others));
     let mail = || SanType::Rfc822Name("alice@example.jp".try_into().unwrap());
     let dns = || SanType::DnsName("host.example.jp".try_into().unwrap());
     let address = || SanType::IpAddress([192, 0, 2, 1].into());
     assert_eq!(name(Some("alice"), vec![mail()]).as_deref(), Some("alice"));
     assert_eq!(name(Some("駅伝"), vec![]).as_deref(), Some("駅伝"));
     assert_eq!(name(None, vec![address(), mail(), dns()]).as_deref(), Some("alice@example.jp"));
-    assert_eq!(name(Some("a\nb"), vec![dns()]).as_deref(), Some("host.example.jp"));
+    for odd in ["a\nb", "a\u{202e}b", "\u{200b}", &"a".repeat(256)] {
+        assert_eq!(name(Some(odd), vec![dns()]).as_deref(), Some("host.example.jp"), "{odd:?}");
+        assert!(has_odd_common_name(&der(Some(odd.into()), vec![])));
+    }
+    for other in [
+        DnValue::BmpString("駅伝".try_into().unwrap()),
+        DnValue::UniversalString("駅伝".try_into().unwrap()),
+        DnValue::Utf8String("駅伝".into()),
+    ] {
+        let der = der(Some(other), vec![dns()]);
+        assert!(subject_name(&der).as_deref() == Some("駅伝") && !has_odd_common_name(&der));
+    }
+    assert!(!has_odd_common_name(&der(None, vec![dns()])));
     assert_eq!(name(None, vec![address()]), None);
 }
 

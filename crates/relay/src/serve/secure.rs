@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use ekiden_keys::{Fingerprint, subject_name};
+use ekiden_keys::{Fingerprint, has_odd_common_name, subject_name};
 use ekiden_relay_proto::mixup::{Guess, Spoken, guess};
 use ekiden_transport::{Connection, Unsecured, accept_host};
 use tokio::net::TcpStream;
@@ -71,7 +71,7 @@ async fn shake_hands(
     }
     match accept_host(client.into_socket()?, &tls.ready).await {
         Ok(client) => {
-            let user = client.peer_certificate().map(|certificate| name(&certificate));
+            let user = client.peer_certificate().map(|certificate| name(node, listener, &certificate, caller));
             Some((client, Secured { by: Some(tls.clone()), user }))
         }
         Err(Unsecured { why, socket }) => {
@@ -89,9 +89,18 @@ async fn shake_hands(
     }
 }
 
-/// The user that a certificate is for.
-fn name(certificate: &[u8]) -> String {
-    subject_name(certificate).unwrap_or_else(|| Fingerprint::of(certificate).to_string())
+/// The user that a client's certificate is for.
+fn name(node: &Node, listener: &Listener, certificate: &[u8], caller: Caller) -> String {
+    let name = subject_name(certificate).unwrap_or_else(|| Fingerprint::of(certificate).to_string());
+    if has_odd_common_name(certificate) {
+        let (from, key) = (caller.address(), ClientKey::from(caller.address().ip()));
+        let line = format_args!(
+            "{from} on {listener} counts as {name:?}: the common name in its certificate has characters that are not seen, or is no text of \
+             1 to 255 bytes"
+        );
+        node.lines.info("name", key, line);
+    }
+    name
 }
 
 /// Tells a client, in the protocol that it speaks without TLS, that it must speak TLS. One that speaks nothing that is known gets an alert.

@@ -35,7 +35,8 @@ impl Authority {
     /// A certificate for this name, and its key.
     pub fn signs(&self, name: &str) -> [String; 2] {
         let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let host = name.is_ascii().then(|| name.to_owned());
+        let mut params = CertificateParams::new(host.into_iter().collect::<Vec<_>>()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
         [params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem()]
     }

@@ -285,10 +285,7 @@ fn handshakes_hold_a_quarter_of_the_memory_at_most_and_a_newcomer_is_served() {
 
 /// Whether something has come, or the end.
 fn is_told(mut stream: &TcpStream) -> bool {
-    match stream.read(&mut [0]) {
-        Ok(_) => true,
-        Err(error) => error.kind() == ErrorKind::ConnectionReset,
-    }
+    stream.read(&mut [0]).map_or_else(|error| error.kind() == ErrorKind::ConnectionReset, |n| n <= 1)
 }
 
 /// As heads do that are not complete.

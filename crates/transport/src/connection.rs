@@ -157,6 +157,21 @@ impl Connection {
         wire::receive(self, buffer).await
     }
 
+    /// Behind this side's end: frees what was received, and discards what still comes until TCP has ended.
+    pub async fn discard_to_end(&self) {
+        if let Some(tls) = &self.tls {
+            tls.lock().stop_receiving();
+        }
+        let mut sink = vec![0; 4096];
+        while self.socket.readable().await.is_ok() {
+            match receive(&self.socket, &mut sink) {
+                Ok(1..) => {}
+                Err(error) if is_transient(&error) => {}
+                Ok(0) | Err(_) => return,
+            }
+        }
+    }
+
     /// Fills the buffer.
     pub async fn receive_exact(&self, buffer: &mut [u8]) -> io::Result<()> {
         wire::receive_exact(self, buffer).await

@@ -90,6 +90,8 @@ enum EndOfInput {
     CloseNotify,
     /// Without close_notify. Anyone on the path can end a TCP connection.
     Truncated,
+    /// Not at all: this side takes no more.
+    Unwanted,
 }
 
 /// What is to be encrypted.
@@ -210,7 +212,7 @@ impl Session {
             }
             match self.end_of_input {
                 Some(EndOfInput::CloseNotify) => return Ok(0),
-                Some(EndOfInput::Truncated) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Some(EndOfInput::Truncated | EndOfInput::Unwanted) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 None => {}
             }
             let n = self.read_and_decrypt(buffer, &mut read)?;
@@ -235,7 +237,9 @@ impl Session {
             }
         }
         match self.copy_decrypted(buffer) {
-            0 if self.end_of_input == Some(EndOfInput::Truncated) => Err(io::ErrorKind::UnexpectedEof.into()),
+            0 if matches!(self.end_of_input, Some(EndOfInput::Truncated | EndOfInput::Unwanted)) => {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
             n => Ok(n),
         }
     }
@@ -274,8 +278,18 @@ impl Session {
         if self.is_handshaking() { Ok(()) } else { self.encrypt(ToEncrypt::CloseNotify) }
     }
 
+    /// Takes no more of what the other side sends, once this side has ended, and frees what has come.
+    pub fn stop_receiving(&mut self) {
+        (self.partial, self.whole, self.decrypted, self.taken) = (Vec::new(), 0, Vec::new(), 0);
+        self.end_of_input = Some(EndOfInput::Unwanted);
+    }
+
     /// Encrypts `what`, and answers messages of TLS that have come.
     fn encrypt(&mut self, what: ToEncrypt<'_>) -> io::Result<()> {
+        // TLS knows of parts of a message that are not there any more.
+        if self.end_of_input == Some(EndOfInput::Unwanted) {
+            return if let ToEncrypt::Data(_) = what { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) };
+        }
         let mut partial = std::mem::take(&mut self.partial);
         let mut overflow = std::mem::take(&mut self.decrypted);
         let mut sink = Sink::new(&mut [], &mut overflow);

@@ -26,11 +26,9 @@ pub async fn linger(client: &Connection) {
 /// Ends our direction of a `client`'s connection and waits a little for the client's.
 pub async fn end_first(client: &Connection) {
     let until_end = async {
-        if wire::say_end(client).await.is_err() {
-            return;
+        if wire::say_end(client).await.is_ok() {
+            client.discard_to_end().await;
         }
-        let mut sink = vec![0; 4096];
-        while !matches!(client.receive(&mut sink).await, Ok(0) | Err(_)) {}
     };
     let _ = timeout(LINGER, until_end).await;
 }

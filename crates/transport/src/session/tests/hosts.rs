@@ -128,6 +128,23 @@ fn what_pads_a_hosts_payload_does_not_count_and_records_of_padding_alone_do() {
 }
 
 #[test]
+fn who_takes_no_more_holds_nothing_also_in_the_middle_of_a_message() {
+    let mut pair = hosts(&[&TLS13], false).pair(1 << 20);
+    assert!(pair.shake_hands().iter().all(Option::is_none));
+    // Four bytes of five: a change of keys (RFC 8446 §4.6.3).
+    let mut line = VecDeque::from(records(pair.client, 22)(&[24, 0, 0, 1], 1000));
+    let waits = pair.server.receive(&mut [0; 9], read(&mut line, 1 << 20)).unwrap_err();
+    assert!(waits.kind() == io::ErrorKind::WouldBlock && pair.server.unread() > 1000, "{waits}");
+    pair.server.close().unwrap();
+    pair.server.stop_receiving();
+    assert_eq!(pair.server.unread(), 0);
+    pair.server.close().unwrap();
+    assert!(pair.server.send(b"more", write(&mut pair.down, 1 << 20)).is_err());
+    let none = pair.server.receive(&mut [0; 9], read(&mut line, 1 << 20)).map_err(|error| error.kind());
+    assert_eq!(none, Err(io::ErrorKind::UnexpectedEof));
+}
+
+#[test]
 fn a_record_may_be_as_long_as_records_can_be_also_before_the_handshake_is_over() {
     let mut pair = hosts(&[&TLS13], false).pair(1 << 20);
     pair.client.begin().unwrap();
@@ -253,6 +270,12 @@ async fn what_a_host_holds_behind_its_handshake_counts_for_as_long_as_it_does() 
             let _ = own.try_receive(&mut [0]);
         }
         assert!((16_000..UNREAD_MOST).contains(&payer.held()), "{}", payer.held());
+        // It is ended, and may take long to go.
+        own.shut_down().unwrap();
+        let discarding = own.discard_to_end();
+        assert!(tokio::time::timeout(std::time::Duration::from_millis(10), discarding).await.is_err());
+        assert_eq!(payer.held(), 0);
+        own.end_cleanly();
     };
     paid(holds).await;
     assert_eq!(payer.held(), 0);

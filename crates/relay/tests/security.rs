@@ -165,7 +165,7 @@ fn what_a_peer_says_that_has_not_proven_its_key_is_quoted_in_part() {
     });
     let entry = entry("key", address, "plain_key_file = \"key\"\n");
     let answer = answer(&entry);
-    let quoted = "has not proven its key, and says \"node x: it \\\"works\\\" \\u{202e}yyy";
+    let quoted = "has not proven its key, and says \"node x: it \\\"works\\\"  yyy";
     assert!(answer.contains(quoted) && !answer.contains(&"y".repeat(160)), "{answer}");
     wait_until("it is logged", || is_logged(&format!("leg from node island to node city: it {quoted}")));
     drop(entry);

@@ -1,6 +1,7 @@
 //! `ekiden proxy`: a node of the overlay.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::Context;
 use ekiden_relay::{Config, Relay, Rules, StartError, sections};
@@ -103,6 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Relay::missing_addresses(&config).iter().for_each(|line| out::note(format_args!("ekiden: {line}")));
         config.routes.hidden().iter().for_each(|line| out::note(format_args!("ekiden: {line}")));
         config.unwritable().iter().for_each(|line| out::note(format_args!("ekiden: {line}")));
+        config.untimely(SystemTime::now()).iter().for_each(|line| out::note(format_args!("ekiden: {line}")));
         config.near_refused().iter().for_each(|line| out::note(format_args!("ekiden: {line}")));
         out::line(format_args!("{}: ok", file.display()))?;
         return Ok(());

@@ -23,7 +23,7 @@ const BARE: &[(&str, usize, &str)] = &[
     ("relay/src/node/accept.rs", 1, "once for each socket of a listener"),
     ("relay/src/node/membership.rs", 4, "at a reload, at the end, or when members change"),
     ("relay/src/node/overlay.rs", 2, "once, and at a reload"),
-    ("relay/src/node/process.rs", 8, "at the start, at a reload, at the end, or when members change"),
+    ("relay/src/node/process.rs", 9, "at the start, at a reload, once a day, at the end, or when members change"),
     ("relay/src/node/status.rs", 1, "once at the start"),
     ("relay/src/pool.rs", 1, "once until connections to the node last for seconds again"),
     ("relay/src/shared.rs", 1, "once at the start"),

@@ -23,6 +23,7 @@ const GUIDE: &str = include_str!("../../../docs/guide/http-ftp.md");
 const QUICK_START: &str = include_str!("../../../docs/guide/quick-start.md");
 const PROGRAMS: &str = include_str!("clients/programs.sh");
 const PROGRAMS_GUIDE: &str = include_str!("../../../docs/guide/programs.md");
+const TLS: &str = include_str!("clients/tls.sh");
 const SILENT: &str = include_str!("clients/silent.sh");
 const SHARE: &str = include_str!("clients/share.sh");
 const CUT: &str = include_str!("clients/cut.sh");
@@ -46,6 +47,14 @@ pub fn trials() -> Vec<Trial> {
     }
     trials.push(Trial::test("programs go through a node as docs/guide/programs.md says", || {
         in_lab(&chain(1, "proxy"), PROGRAMS, &[("DOCS", block(PROGRAMS_GUIDE, "sh programs")?)])
+    }));
+    trials.push(Trial::test("curl, openssl and python reach a listener by TLS as docs/guide/http-ftp.md says", || {
+        let blocks = [
+            ("GATE", block(GUIDE, "toml proxy gate.toml")?),
+            ("CERTIFICATES", block(GUIDE, "sh certificates")?),
+            ("DOCS", block(GUIDE, "sh tls")?),
+        ];
+        in_lab(&chain(1, "router"), TLS, &blocks)
     }));
     trials.push(Trial::test("nine thousand silent connections are dropped while clients are served", || {
         in_lab(&chain(1, "router"), SILENT, &[])

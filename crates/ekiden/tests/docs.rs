@@ -9,7 +9,7 @@
 //! `sh measure-server` are measuring servers, which start; `sh measure` is run with the README's two nodes, one of which such a server
 //! serves, and `sh measure-open` with a server that serves everyone.
 //! `sh lab-run` is run by `lab.rs`, `sh watch` by `watch.rs`, and `sh overlay`, `sh overlay-run`, `sh asked`, `sh etcd` and `sh etcd-serve` by `overlay.rs`,
-//! `sh install` by `units.rs`, `sh reproduce` and `toml reproduce` by `reproduce.rs`.
+//! `sh install` by `units.rs`, `sh reproduce` and `toml reproduce` by `reproduce.rs`, `sh certificates` and `sh tls` by `clients.rs`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -337,6 +337,13 @@ fn accepted(example: &Example, command: &mut Command) {
 fn write_keys(folder: &Path) {
     for arguments in [&["keygen", "node.key"][..], &["keygen", "--shared", "line.key"]] {
         assert!(Command::new(EKIDEN).args(arguments).current_dir(folder).output().unwrap().status.success());
+    }
+    // A listener's certificate, and an authority of clients.
+    for name in ["gate", "clients"] {
+        let (subject, key, out) = (format!("/CN={name}"), format!("{name}.key"), format!("{name}.pem"));
+        let mut make = Command::new("openssl");
+        make.args(["req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", &subject, "-keyout", &key, "-out", &out]);
+        assert!(make.current_dir(folder).output().unwrap().status.success());
     }
 }
 

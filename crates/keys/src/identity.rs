@@ -65,7 +65,7 @@ impl Identity {
 
     /// Reads the key in `file`.
     pub fn load(file: &Path) -> Result<Self, KeyFileError> {
-        let (text, exposed) = read(file)?;
+        let (text, exposed) = read_key(file)?;
         if SharedSecret::from_hex(&text).is_some() {
             let reason = "holds a key that nodes share, not one of a node's own: `ekiden keygen FILE` makes one. For legs \
                           without encryption a shared key is named in plain_key_file of the peer and of the leg listener";
@@ -161,7 +161,7 @@ pub fn generate_shared(file: &Path) -> Result<(), KeyFileError> {
 
 /// Reads a key that nodes share.
 pub fn load_shared(file: &Path) -> Result<SharedSecret, KeyFileError> {
-    let (text, exposed) = read(file)?;
+    let (text, exposed) = read_key(file)?;
     let key = SharedSecret::from_hex(&text)
         .ok_or_else(|| error(file, "must hold 64 hexadecimal digits, as `ekiden keygen --shared` makes them"))?;
     exposed.map_err(|exposed| error(file, exposed.to_string()))?;
@@ -178,7 +178,7 @@ fn random(file: &Path) -> Result<[u8; 32], KeyFileError> {
 
 /// The text in `file`, and whether others can read it: to be said of files that are known to hold a key, because the advice would do
 /// harm to others.
-fn read(file: &Path) -> Result<(String, Result<(), Exposed>), KeyFileError> {
+pub(crate) fn read_key(file: &Path) -> Result<(String, Result<(), Exposed>), KeyFileError> {
     let failed = |source: ReadError| match &source {
         ReadError::Failed(missing) if missing.kind() == io::ErrorKind::NotFound => {
             error(file, format!("{source}; `ekiden keygen` makes keys"))

@@ -1,39 +1,11 @@
 //! The authorities that sign etcd's certificates, as their file has them.
 
-use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::Error as PemError;
-use ureq::tls::{Certificate, PemItem, parse_pem};
-
-use crate::record::brief;
+use ureq::tls::Certificate;
 
 /// The certificates in a text in PEM, at least one. The error is a predicate of the file.
 pub fn parse(text: &str) -> Result<Vec<Certificate<'static>>, String> {
-    let mut authorities = Vec::new();
-    for item in parse_pem(text.as_bytes()) {
-        let PemItem::Certificate(certificate) = item.map_err(damaged)? else { continue };
-        let mut store = RootCertStore::empty();
-        let parsed = store.add(CertificateDer::from(certificate.der()));
-        parsed.map_err(|_| format!("is damaged: certificate {} in it cannot be parsed", authorities.len() + 1))?;
-        authorities.push(certificate);
-    }
-    match authorities.is_empty() {
-        true => Err("holds no certificate in PEM".into()),
-        false => Ok(authorities),
-    }
-}
-
-fn damaged(error: ureq::Error) -> String {
-    match error {
-        ureq::Error::Pem(PemError::MissingSectionEnd { .. }) => {
-            "is cut off: a section of PEM has no line that ends it".into()
-        }
-        ureq::Error::Pem(PemError::IllegalSectionStart { .. }) => {
-            "is damaged: a line that begins a section of PEM is not whole".into()
-        }
-        ureq::Error::Pem(PemError::Base64Decode(_)) => "is damaged: a section of PEM is not Base64".into(),
-        error => format!("is no PEM ({})", brief(&error.to_string())),
-    }
+    let found = ekiden_keys::certificates(text)?;
+    Ok(found.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect())
 }
 
 #[cfg(test)]

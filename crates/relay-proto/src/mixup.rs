@@ -46,6 +46,9 @@ impl Spoken {
     /// What the client understands as a refusal. `served` is what the listener speaks.
     pub fn refusal(self, served: Self) -> Vec<u8> {
         match self {
+            Self::Http if served == Self::Tls => {
+                status_message(400, "this port speaks TLS: the proxy's address begins with https://, not http://")
+            }
             Self::Http => status_message(400, &format!("this port speaks {served}, not HTTP")),
             // Request rejected or failed.
             Self::Socks4 => vec![0, 0x5b, 0, 0, 0, 0, 0, 0],

@@ -13,6 +13,7 @@ mod raw;
 mod resolve;
 pub mod route;
 mod show;
+pub mod tls;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -38,6 +39,7 @@ use crate::config::destinations::Destinations;
 use crate::config::overlay::Overlay;
 use crate::config::pattern::Pattern;
 use crate::config::route::Routes;
+use crate::config::tls::ListenerTls;
 use ekiden_config::words;
 pub use ekiden_config::{Key, Section};
 pub use limits::Limits;
@@ -158,6 +160,8 @@ pub struct Listener {
     pub proxy_protocol_from: Vec<IpNet>,
     /// The service class of its clients' streams.
     pub class: Option<String>,
+    /// TLS with its clients.
+    pub tls: Option<Arc<ListenerTls>>,
     /// The TCP settings of connections accepted here.
     pub tcp: Tcp,
 }
@@ -339,7 +343,7 @@ impl fmt::Display for Listener {
 impl Listener {
     /// Whether its clients say who they are.
     pub fn has_users(&self) -> bool {
-        self.kind.users().is_some()
+        self.asks_for_certificates() || self.kind.users().is_some()
     }
 
     /// Whether a connection from this address must begin with a PROXY protocol header, which says who its client is.

@@ -3,6 +3,7 @@
 //! What a connection needs only until its stream runs is in a box, which is freed when the stream begins. An idle stream costs
 //! two sockets and two [`crate::stream::Pump`]s.
 
+mod begun;
 mod caller;
 mod departure;
 mod failed;
@@ -11,6 +12,7 @@ mod http;
 mod leg;
 mod login;
 mod mixed;
+mod secure;
 mod socks;
 mod timeouts;
 mod transparent;
@@ -104,15 +106,19 @@ async fn prepare(
     let stream = match &listener.kind {
         ListenerKind::Leg(_) => None,
         ListenerKind::Forward { .. } => forward::prepare(node, &listener, stream, caller).await,
-        ListenerKind::Socks5 { .. } => {
-            socks::prepare(node, &listener, current, socks::Version::Five, stream, caller).await
-        }
         ListenerKind::Transparent { .. } => transparent::prepare(node, &listener, stream, caller).await,
-        ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, current, stream, caller)).await,
-        ListenerKind::Mixed { .. } => match mixed::protocol(node, &stream).await? {
-            Protocol::Socks(version) => socks::prepare(node, &listener, current, version, stream, caller).await,
-            Protocol::Http => Box::pin(http::prepare(node, listener, current, stream, caller)).await,
-        },
+        ListenerKind::Socks5 { .. } | ListenerKind::Http { .. } | ListenerKind::Mixed { .. } => {
+            let client = Box::pin(secure::accept(node, &listener, stream, caller)).await?;
+            let protocol = match &listener.kind {
+                ListenerKind::Http { .. } => Protocol::Http,
+                ListenerKind::Mixed { .. } => mixed::protocol(node, &client.0, caller).await?,
+                _ => Protocol::Socks(socks::Version::Five),
+            };
+            match protocol {
+                Protocol::Socks(version) => socks::prepare(node, &listener, current, version, client, caller).await,
+                Protocol::Http => Box::pin(http::prepare(node, listener, current, client, caller)).await,
+            }
+        }
     }?;
     // Boxed: the future of a running stream would otherwise reserve room for it twice.
     let stream = Box::new(stream);
@@ -130,7 +136,9 @@ impl Stream {
         asked: Box<Asked>,
     ) -> Self {
         let mut stream = Self { client: Side::host(client), upstream, first, busy, asked, user: None };
-        (stream.client.was_sent_little, stream.upstream.side.was_sent_little) = (true, true);
+        // Before its stream a client that speaks TLS was sent more than a reply.
+        (stream.client.was_sent_little, stream.upstream.side.was_sent_little) =
+            (stream.client.stream.plain().is_some(), true);
         stream
     }
 

@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 use ekiden_net::{socket, splice};
 use ekiden_relay_proto::Failure;
 use ekiden_service::Throttle;
-use ekiden_transport::{Bounds, Credential, Evictable, EvictionTable, Strangers, UNPROVEN_BYTES, budget};
+use ekiden_transport::{
+    Bounds, Credential, Evictable, EvictionTable, Strangers, UNPROVEN_BYTES, UNPROVEN_HOST_BYTES, budget,
+};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, watch};
 
@@ -49,8 +51,8 @@ const STRANGERS: usize = 2;
 /// they leave the rest to others.
 const IDLE_LEGS: usize = 4;
 
-/// Strangers may hold one in `MEMORY` bytes of `limits.memory`, and so may incomplete HTTP heads of clients: too few for
-/// streams to become slower.
+/// Strangers may hold one in `MEMORY` bytes of `limits.memory`, and so may TLS handshakes and incomplete HTTP heads of clients: too few
+/// for streams to become slower.
 const MEMORY: usize = 4;
 
 /// What one address may have of that: as many connections as a node dials at a time. If `limits.client_connections` is larger,
@@ -104,8 +106,10 @@ pub struct Node {
     pub strangers: Strangers,
     /// ... and how many of them each address makes in a second.
     pub handshakes: Arc<Quotas<ClientKey>>,
+    /// Clients whose TLS handshake is not over.
+    shaking: Arc<EvictionTable<ClientKey>>,
     /// HTTP heads that have become long before they are said in whole.
-    long_heads: Arc<EvictionTable<ClientKey>>,
+    long_requests: Arc<EvictionTable<ClientKey>>,
     /// Connections from other nodes on which no stream is under way.
     pub idle_legs: Arc<EvictionTable<Owner>>,
     /// Connections of other nodes whose stream was refused, until they have ended it.
@@ -170,7 +174,8 @@ impl Node {
             users: Arc::default(),
             strangers: Strangers::default(),
             handshakes: Arc::default(),
-            long_heads: Arc::default(),
+            shaking: Arc::default(),
+            long_requests: Arc::default(),
             idle_legs: Arc::default(),
             refused_legs: Arc::default(),
             node_streams: Arc::default(),
@@ -280,11 +285,18 @@ impl Node {
         self.refused_legs.add(owner, Bounds { all: usize::MAX, of_owner: usize::MAX })
     }
 
-    /// Adds a client's HTTP head that has become long before it is said in whole.
-    pub fn add_long_head(&self, client: ClientKey) -> Evictable<ClientKey> {
+    /// Adds a client whose TLS handshake begins.
+    pub fn add_shaking(&self, client: ClientKey) -> Evictable<ClientKey> {
+        let all = (self.config().limits.memory / MEMORY / UNPROVEN_HOST_BYTES).max(1);
+        self.shaking.add(client, Bounds { all, of_owner: all })
+    }
+
+    /// Adds a client's request that has become long before it is said in whole, most of all an HTTP head. Its connection may hold `unread`
+    /// besides.
+    pub fn add_long_request(&self, client: ClientKey, unread: usize) -> Evictable<ClientKey> {
         let limits = &self.config().limits;
-        let all = (limits.memory / MEMORY / limits.http_head_size.max(1)).max(1);
-        self.long_heads.add(client, Bounds { all, of_owner: all })
+        let all = (limits.memory / MEMORY / (limits.http_head_size + unread).max(1)).max(1);
+        self.long_requests.add(client, Bounds { all, of_owner: all })
     }
 
     /// Counts a stream that another node opens. If this node also serves others, the other node must leave them some.

@@ -41,6 +41,8 @@ mod security;
 mod sick_nodes;
 mod stand_ins;
 mod streams;
+mod tls;
+mod tls_ends;
 mod upgrade;
 mod urgent;
 mod warm;

@@ -143,6 +143,10 @@ impl<W: Wire> Side<W> {
         self.say_end();
         let _rest = (!self.has_transparent_address).then(|| LeaveToKernel(&self.stream));
         let arrived = async {
+            if self.stream.has_pending() {
+                // An error means that the connection is gone.
+                let _ = wire::say_end(&self.stream).await;
+            }
             let mut pause = POLL_LEAST;
             while self.stream.info().is_ok_and(|info| info.is_ending) {
                 sleep(pause).await;
@@ -272,7 +276,7 @@ fn poll<W: Wire>(
     owes_end: &mut bool,
 ) -> Poll<Result<(), Broken>> {
     let broken = |error, is_beyond| Poll::Ready(Err(Broken { error, is_beyond }));
-    if backward.is_done() {
+    if backward.is_done() && b.stream.ends_by_close() {
         forward.leave_end_to_close();
     }
     if let Poll::Ready(error) = a.move_to(cx, b, Pumps { from: forward, to: backward }) {
@@ -283,7 +287,9 @@ fn poll<W: Wire>(
     // end that all was delivered.
     if forward.is_done() {
         backward.said_end();
-        *owes_end |= backward.leave_end() && a.framing == Framing::Leg;
+        if a.stream.ends_by_close() || a.framing == Framing::Leg {
+            *owes_end |= backward.leave_end() && a.framing == Framing::Leg;
+        }
     }
     if let Poll::Ready(error) = b.move_to(cx, a, Pumps { from: backward, to: forward }) {
         let is_beyond = !matches!(error, PumpError::Send(_));

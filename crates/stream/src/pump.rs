@@ -64,7 +64,7 @@ pub struct Pump<W: Wire> {
     passing: Option<Box<Passing>>,
     /// Present while it holds bytes.
     pipe: Option<W::Pipe>,
-    /// The memory that it holds while it waits, in the budget.
+    /// The memory that it holds while it waits, in the budget. What the connections hold they count themselves.
     holding: Holding,
 }
 
@@ -251,7 +251,7 @@ impl<W: Wire> Pump<W> {
         let polled = self.advance(cx, from, to);
         let piped = self.pipe.as_mut().map_or(0, Pipe::wait);
         let passing = self.passing.as_ref().map_or(0, |passing| passing.0.capacity());
-        self.holding.set(self.rest.capacity() + passing + piped + from.unread() + to.unsent());
+        self.holding.set(self.rest.capacity() + passing + piped);
         polled
     }
 
@@ -261,12 +261,8 @@ impl<W: Wire> Pump<W> {
             ready!(self.flush(cx, to)).map_err(PumpError::Send)?;
             match self.phase {
                 Phase::Done => return Poll::Ready(Ok(())),
-                Phase::Ended => {
-                    self.phase = Phase::Done;
-                    if self.says_end {
-                        self.say_end(to).map_err(PumpError::Send)?;
-                    }
-                }
+                Phase::Ended if self.says_end => self.say_end(to).map_err(PumpError::Send)?,
+                Phase::Ended => self.phase = Phase::Done,
                 Phase::Moving if used >= W::SIZES.turn => {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
@@ -447,16 +443,20 @@ impl<W: Wire> Pump<W> {
         }
     }
 
+    /// Says the end, or as much of it as the receiver takes now: the rest is flushed before this is called again.
     fn say_end(&mut self, to: &W) -> io::Result<()> {
+        self.says_end = false;
         if self.framing == Framing::Leg {
-            self.phase = Phase::Ended;
-            self.says_end = false;
             self.rest = Header { kind: FrameKind::End, length: 0 }.encode().to_vec();
             return Ok(());
         }
         match to.shut_down() {
             // The receiver has already gone. The other direction reports how.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            Err(error) if is_transient(&error) => {
+                self.says_end = true;
+                Ok(())
+            }
             other => other,
         }
     }

@@ -24,6 +24,14 @@ tokio::task_local! {
 #[derive(Debug, Default)]
 pub struct Payer(AtomicUsize);
 
+#[cfg(test)]
+impl Payer {
+    /// The bytes that are held for it now.
+    pub fn held(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// The part of the limit that one payer may hold.
 #[derive(Debug, Clone, Copy)]
 pub enum Share {
@@ -62,6 +70,9 @@ impl Holding {
             return;
         }
         let held = self.0.get_or_insert_default();
+        if bytes == held.bytes {
+            return;
+        }
         // The payer is known before a stream holds its first byte, and does not change while it holds any.
         if held.bytes == 0 && bytes > 0 {
             held.payer = PAYER.try_with(|payer| Some(payer.borrow().as_ref()?.0.clone())).ok().flatten();

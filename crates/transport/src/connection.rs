@@ -5,22 +5,24 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, TcpStream as StdStream};
+use std::net::{Shutdown, SocketAddr, TcpStream as StdStream};
 use std::os::fd::AsFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use ekiden_keys::Fingerprint;
 use ekiden_net::socket::{self, KeepaliveTimeouts};
 use ekiden_net::tcp_info::tcp_info;
+use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::session::Session;
 use crate::wire::{self, is_transient};
+use tls::Tls;
 
 mod on_wire;
 mod pieces;
+mod tls;
 
 /// A connection to a host or a node. It resets when dropped, unless [`Connection::end_cleanly`] was called.
 #[derive(Debug)]
@@ -37,8 +39,14 @@ pub struct Resting {
     tls: Option<Tls>,
 }
 
-/// The mutex lets both directions of a stream share the session. They run in one task, so it is never contended.
-struct Tls(Box<Mutex<Session>>);
+/// A host whose handshake failed. It has been sent the alert that says why.
+#[derive(Debug)]
+pub struct Unsecured {
+    /// Why, as a line for the node's operator. [`io::ErrorKind::PermissionDenied`]: one of the two refuses the other's certificate.
+    pub why: io::Error,
+    /// Its connection.
+    pub socket: TcpStream,
+}
 
 impl From<TcpStream> for Connection {
     fn from(socket: TcpStream) -> Self {
@@ -54,18 +62,44 @@ impl Connection {
     /// [`io::ErrorKind::PermissionDenied`] if one of the two nodes refuses the other's key. If it is this one, the other has
     /// been sent an alert.
     pub async fn start_tls(socket: TcpStream, session: Session) -> io::Result<Self> {
-        let connection = Self { socket, tls: Some(Tls(Box::new(Mutex::new(session)))) };
-        match connection.shake_hands().await {
+        let connection = Self { socket, tls: Some(Tls::of(session)) };
+        match connection.shake_hands().await.and_then(|()| connection.speaks_leg_protocol()) {
             Ok(()) => Ok(connection),
             Err(error) => {
-                // Sends the alert without waiting until the socket is writable: an alert is short, and all that was sent before
-                // it has been taken.
-                if let Some(tls) = &connection.tls {
-                    let _ = tls.lock().flush(|records| socket::send(&connection.socket, records, false));
-                }
+                connection.send_alert();
                 connection.end_cleanly();
                 Err(error)
             }
+        }
+    }
+
+    /// The same of a host's connection.
+    ///
+    /// # Errors
+    /// The handshake failed. The host has been sent an alert, if there is one for that, and may still have to read it.
+    pub(crate) async fn start_tls_of_host(socket: TcpStream, session: Session) -> Result<Self, Unsecured> {
+        let connection = Self { socket, tls: Some(Tls::of(session)) };
+        match connection.shake_hands().await {
+            Ok(()) => Ok(connection),
+            Err(why) => {
+                connection.send_alert();
+                Err(Unsecured { why, socket: connection.socket })
+            }
+        }
+    }
+
+    /// Sends the alert without waiting until the socket is writable: an alert is short, and all that was sent before it has been
+    /// taken.
+    fn send_alert(&self) {
+        if let Some(tls) = &self.tls {
+            let _ = tls.lock().flush(|records| socket::send(&self.socket, records, false));
+        }
+    }
+
+    fn speaks_leg_protocol(&self) -> io::Result<()> {
+        match self.tls.as_ref().is_some_and(|tls| tls.lock().is_our_protocol()) {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "it speaks another protocol over TLS")),
         }
     }
 
@@ -84,9 +118,14 @@ impl Connection {
         self.socket.local_addr()
     }
 
-    /// With TLS, the key that the other side has proven to have.
+    /// With TLS, the key that the other node has proven to have.
     pub fn peer_key(&self) -> Option<Fingerprint> {
         self.tls.as_ref()?.lock().peer_key().map(|key| Fingerprint::of(key))
+    }
+
+    /// With TLS, the certificate that the host has shown.
+    pub fn peer_certificate(&self) -> Option<Vec<u8>> {
+        self.tls.as_ref()?.lock().peer_key().map(|certificate| certificate.to_vec())
     }
 
     /// Whether there may be something to receive.
@@ -116,6 +155,21 @@ impl Connection {
     /// As [`Connection::poll_receive`]. The future may be dropped without losing data.
     pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         wire::receive(self, buffer).await
+    }
+
+    /// Behind this side's end: frees what was received, and discards what still comes until TCP has ended.
+    pub async fn discard_to_end(&self) {
+        if let Some(tls) = &self.tls {
+            tls.lock().stop_receiving();
+        }
+        let mut sink = vec![0; 4096];
+        while self.socket.readable().await.is_ok() {
+            match receive(&self.socket, &mut sink) {
+                Ok(1..) => {}
+                Err(error) if is_transient(&error) => {}
+                Ok(0) | Err(_) => return,
+            }
+        }
     }
 
     /// Fills the buffer.
@@ -156,6 +210,27 @@ impl Connection {
         }
     }
 
+    /// Waits for something unread, or for the end: 0. With a node's TLS it looks at what the socket has, and not at what was decrypted before.
+    pub async fn peek_end(&self) -> io::Result<usize> {
+        let is_of_host = self.is_of_host();
+        loop {
+            let seen = match is_of_host {
+                true => {
+                    self.readable().await?;
+                    self.try_peek(&mut [0])
+                }
+                false => {
+                    self.socket.readable().await?;
+                    self.socket.try_io(Interest::READABLE, || socket::peek(&self.socket, &mut [0]))
+                }
+            };
+            match seen {
+                Err(error) if is_transient(&error) => {}
+                other => return other,
+            }
+        }
+    }
+
     /// Whether a connection that should be silent is silent and alive. Messages of TLS itself do not count.
     pub fn is_quiet(&self) -> bool {
         is_quiet(&self.socket, self.tls.as_ref())
@@ -192,6 +267,19 @@ impl Connection {
         wire::send_last(self, bytes)
     }
 
+    /// Sends the end behind all that was sent: with a host's TLS close_notify and then FIN, else FIN alone.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`]: the socket does not take close_notify yet. [`Connection::poll_flush`] must follow, and then this again.
+    pub fn shut_down(&self) -> io::Result<()> {
+        if let Some(tls) = self.tls.as_ref().filter(|_| self.is_of_host()) {
+            let mut session = tls.lock();
+            session.close()?;
+            session.flush(|records| self.write(records, false))?;
+        }
+        SockRef::from(&self.socket).shutdown(Shutdown::Write)
+    }
+
     /// When the connection is closed from now on, the kernel delivers what was sent, then the end of the connection. If it
     /// cannot, the connection is reset: the other side never sees a false end.
     pub fn end_cleanly(&self) {
@@ -203,6 +291,11 @@ impl Connection {
         self.end_cleanly();
         // If this fails, the kernel only gives up sooner.
         let _ = socket::pause_longest(&self.socket);
+    }
+
+    /// The socket itself. `None` if there is TLS on it.
+    pub fn into_socket(self) -> Option<TcpStream> {
+        self.tls.is_none().then_some(self.socket)
     }
 
     /// Takes the socket out of the event loop. `None` if there is TLS on it.
@@ -227,14 +320,10 @@ impl Connection {
         self.tls.as_ref().is_some_and(|tls| tls.lock().has_pending())
     }
 
-    /// The memory of bytes that were received and not yet taken by the caller.
+    /// The memory of bytes that were received and not yet taken by the caller. With TLS it counts in the budget, as that of bytes which the
+    /// socket has yet to take.
     pub fn unread(&self) -> usize {
         self.tls.as_ref().map_or(0, |tls| tls.lock().unread())
-    }
-
-    /// The memory of bytes that the socket has yet to take.
-    pub fn unsent(&self) -> usize {
-        self.tls.as_ref().map_or(0, |tls| tls.lock().unsent())
     }
 
     fn try_flush(&self) -> io::Result<()> {
@@ -261,10 +350,12 @@ impl Connection {
             }
             poll_fn(|cx| self.poll_flush(cx)).await?;
         }
-        match tls.lock().is_our_protocol() {
-            true => Ok(()),
-            false => Err(io::Error::new(io::ErrorKind::InvalidData, "it speaks another protocol over TLS")),
-        }
+        Ok(())
+    }
+
+    /// Whether a host speaks TLS on it.
+    fn is_of_host(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.lock().is_host())
     }
 }
 
@@ -303,18 +394,6 @@ impl Drop for Resting {
         if let Some(socket) = &self.socket {
             end_cleanly(socket, self.tls.as_ref());
         }
-    }
-}
-
-impl Tls {
-    fn lock(&self) -> MutexGuard<'_, Session> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("TLS")
     }
 }
 

@@ -168,8 +168,9 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::budget;
     use crate::security::SharedKey;
+    use crate::{HostTls, accept_host, budget};
+    use ekiden_keys::{Certificate, Identity};
 
     #[tokio::test]
     async fn a_dialler_with_another_key_closes_the_connection_and_the_other_end_says_what_that_means() {
@@ -200,6 +201,19 @@ mod tests {
         assert!(budget::held() >= 100 * UNPROVEN_BYTES);
         drop(strangers);
         // Other tests of the program hold a little.
+        assert!(budget::held() < 50 * UNPROVEN_BYTES);
+        let identity = Identity::generate(&tempfile::tempdir().unwrap().path().join("key")).unwrap();
+        let tls = HostTls::new(&Certificate::of(&identity, "city").unwrap(), None, &[]).unwrap();
+        let mut hosts = Vec::new();
+        for _ in 0..100 {
+            let host = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (socket, _) = listener.accept().await.unwrap();
+            let mut accepting = Box::pin(accept_host(socket, &tls));
+            assert!(timeout(Duration::from_millis(1), &mut accepting).await.is_err());
+            hosts.push((host, accepting));
+        }
+        assert!(budget::held() >= 100 * UNPROVEN_BYTES);
+        drop(hosts);
         assert!(budget::held() < 50 * UNPROVEN_BYTES);
     }
 

@@ -5,25 +5,35 @@
 //! nothing moves it has no buffer at all.
 //!
 //! Before a key is proven, less of what has not come in whole is kept: `WAITING_UNPROVEN`.
+//!
+//! With a host, close_notify is the end of a direction, and the other one may go on (RFC 8446 §6.1). With a node it ends the connection.
 
+mod encrypted;
+mod explained;
 mod sink;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 
 use ekiden_relay_proto::leg::VERSIONS;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus};
-use rustls::{AlertDescription, CertificateError, CommonState, Error, InvalidMessage, PeerIncompatible};
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::{CommonState, Error};
 
 use crate::budget::{self, Room};
+use encrypted::Encrypted;
+pub use explained::{OwnKeyRefusedError, is_own_key_refused};
+use explained::{explained, explained_of_host};
 use sink::Sink;
 
-/// The most payload of a record (RFC 8446 §5.1), and the other bytes of a record: header, content type, tag.
+/// The most payload of a record (RFC 8446 §5.1), with what pads it (§5.4), and the other bytes of a record: header, content type, tag.
 const RECORD: usize = 16 << 10;
-const RECORD_OVERHEAD: usize = 5 + 1 + 16;
+const RECORD_OVERHEAD: usize = HEADER + 1 + 16;
+
+/// Of these, the header: the last two of its bytes say how many follow.
+const HEADER: usize = 5;
 
 /// The most payload that is encrypted at a time: four full records. As records it has `ENCRYPTED_PIECE` bytes, which is also the
 /// most that is read at a time.
@@ -35,24 +45,32 @@ const ENCRYPTED_PIECE: usize = 4 * (RECORD + RECORD_OVERHEAD);
 /// has 2,000. The dialled node may send as much as two records hold.
 const WAITING_UNPROVEN: usize = 4 << 10;
 const WAITING: usize = 2 * (RECORD + RECORD_OVERHEAD);
+/// The same of a host that has said its hello: a whole record. It may have been asked for certificates, and it may pad what it says.
+pub const CERTIFICATE_MOST: usize = RECORD + RECORD_OVERHEAD;
+
+/// The most bytes of a host that have come after the handshake, and wait to be taken or for the rest of a record.
+pub const UNREAD_MOST: usize = ENCRYPTED_PIECE + RECORD + RECORD_OVERHEAD;
 
 /// By how many bytes records without payload may exceed the payload, after the handshake. Nodes send no session tickets, a change of keys has
-/// 27 bytes and comes every 16 million records, and nothing else is without payload. Without a bound the other side would keep a caller of
-/// [`Session::receive`] busy for as long as it sends.
+/// 27 bytes and comes every 16 million records, and nothing else is without payload: what pads a record that has some does not count.
+/// Without a bound the other side would keep a caller of [`Session::receive`] busy for as long as it sends.
 const WITHOUT_PAYLOAD: usize = 64 << 10;
+
+/// In place of a record's header it makes TLS end the connection with an alert.
+const NO_HEADER: [u8; HEADER] = [0xff; HEADER];
 
 thread_local! {
     /// The buffer in which records are decrypted.
     static DECRYPTION_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    /// A free buffer for the next session that encrypts something.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// The state of a TLS connection.
 pub struct Session {
     role: Role,
-    /// Received bytes that cannot be decrypted yet: the beginning of a record, or of handshake messages.
+    /// Received bytes that cannot be decrypted yet: the beginning of a record, or of handshake messages. The first `whole` of them are
+    /// complete records.
     partial: Vec<u8>,
+    whole: usize,
     /// Decrypted bytes. The caller has taken the first `taken` of them.
     decrypted: Vec<u8>,
     taken: usize,
@@ -61,6 +79,8 @@ pub struct Session {
     end_of_input: Option<EndOfInput>,
     /// By how many bytes records without payload exceed the payload.
     without_payload: usize,
+    /// Whether the other side is a host, and no node.
+    is_host: bool,
 }
 
 /// How the other side ended the connection.
@@ -70,6 +90,8 @@ enum EndOfInput {
     CloseNotify,
     /// Without close_notify. Anyone on the path can end a TCP connection.
     Truncated,
+    /// Not at all: this side takes no more.
+    Unwanted,
 }
 
 /// What is to be encrypted.
@@ -85,15 +107,6 @@ enum ToEncrypt<'a> {
 enum Role {
     Client(UnbufferedClientConnection),
     Server(UnbufferedServerConnection),
-}
-
-/// Encrypted records that are to be sent.
-#[derive(Default)]
-struct Encrypted {
-    bytes: Vec<u8>,
-    /// Of `bytes`, the first `filled` are in use and the first `sent` have been sent.
-    sent: usize,
-    filled: usize,
 }
 
 /// The result of one step of a session.
@@ -119,9 +132,21 @@ impl Session {
         Self::new(Role::Server(connection))
     }
 
+    /// A session with a host that connects.
+    pub fn host(connection: UnbufferedServerConnection) -> Self {
+        Self { is_host: true, ..Self::server(connection) }
+    }
+
     fn new(role: Role) -> Self {
         let (partial, decrypted, encrypted) = (Vec::new(), Vec::new(), Encrypted::default());
-        Self { role, partial, decrypted, taken: 0, encrypted, end_of_input: None, without_payload: 0 }
+        let (whole, taken, without_payload) = (0, 0, 0);
+        let (end_of_input, is_host) = (None, false);
+        Self { role, partial, whole, decrypted, taken, encrypted, end_of_input, without_payload, is_host }
+    }
+
+    /// Whether the other side is a host.
+    pub fn is_host(&self) -> bool {
+        self.is_host
     }
 
     /// Whether the handshake is not over.
@@ -129,7 +154,12 @@ impl Session {
         self.common().is_handshaking()
     }
 
-    /// The other side's public key. It is proven once the handshake is over.
+    /// Whether the other side has connected, and its handshake is not over. Until then whoever accepts it counts what it may hold.
+    pub fn is_unproven(&self) -> bool {
+        self.is_handshaking() && matches!(self.role, Role::Server(_))
+    }
+
+    /// A node's public key, or a host's certificate. It is proven once the handshake is over.
     pub fn peer_key(&self) -> Option<&CertificateDer<'_>> {
         self.common().peer_certificates()?.first()
     }
@@ -182,7 +212,7 @@ impl Session {
             }
             match self.end_of_input {
                 Some(EndOfInput::CloseNotify) => return Ok(0),
-                Some(EndOfInput::Truncated) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Some(EndOfInput::Truncated | EndOfInput::Unwanted) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 None => {}
             }
             let n = self.read_and_decrypt(buffer, &mut read)?;
@@ -207,7 +237,9 @@ impl Session {
             }
         }
         match self.copy_decrypted(buffer) {
-            0 if self.end_of_input == Some(EndOfInput::Truncated) => Err(io::ErrorKind::UnexpectedEof.into()),
+            0 if matches!(self.end_of_input, Some(EndOfInput::Truncated | EndOfInput::Unwanted)) => {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
             n => Ok(n),
         }
     }
@@ -231,7 +263,7 @@ impl Session {
             *sent += write(&bytes[*sent..*filled])?;
         }
         if self.encrypted.filled > 0 {
-            SPARE.set(std::mem::take(&mut self.encrypted).bytes);
+            std::mem::take(&mut self.encrypted).free();
         }
         Ok(())
     }
@@ -246,15 +278,26 @@ impl Session {
         if self.is_handshaking() { Ok(()) } else { self.encrypt(ToEncrypt::CloseNotify) }
     }
 
+    /// Takes no more of what the other side sends, once this side has ended, and frees what has come.
+    pub fn stop_receiving(&mut self) {
+        (self.partial, self.whole, self.decrypted, self.taken) = (Vec::new(), 0, Vec::new(), 0);
+        self.end_of_input = Some(EndOfInput::Unwanted);
+    }
+
     /// Encrypts `what`, and answers messages of TLS that have come.
     fn encrypt(&mut self, what: ToEncrypt<'_>) -> io::Result<()> {
+        // TLS knows of parts of a message that are not there any more.
+        if self.end_of_input == Some(EndOfInput::Unwanted) {
+            return if let ToEncrypt::Data(_) = what { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) };
+        }
         let mut partial = std::mem::take(&mut self.partial);
         let mut overflow = std::mem::take(&mut self.decrypted);
         let mut sink = Sink::new(&mut [], &mut overflow);
         let used = self.process(&mut partial, &mut sink, what);
         self.decrypted = overflow;
-        partial.drain(..*used.as_ref().unwrap_or(&0));
-        self.partial = partial;
+        let n = *used.as_ref().unwrap_or(&0);
+        partial.drain(..n);
+        (self.partial, self.whole) = (partial, self.whole.saturating_sub(n));
         used.map(|_| ())
     }
 
@@ -273,42 +316,59 @@ impl Session {
         buffer: &mut [u8],
         read: &mut impl FnMut(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let is_unproven = self.is_handshaking() && matches!(self.role, Role::Server(_));
-        let most = if is_unproven { WAITING_UNPROVEN } else { WAITING };
+        let is_unproven = self.is_unproven();
+        let has_said_hello = || self.common().negotiated_cipher_suite().is_some();
+        let most = match is_unproven {
+            true if self.is_host && has_said_hello() => CERTIFICATE_MOST,
+            true => WAITING_UNPROVEN,
+            false => WAITING,
+        };
         DECRYPTION_BUFFER.with_borrow_mut(|room| {
             let before = self.partial.len();
-            if before >= most {
-                self.end_of_input = Some(EndOfInput::Truncated);
-                let why = format!("TLS: {before} bytes, and no message is whole");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-            }
             room.resize(room.len().max(before + ENCRYPTED_PIECE), 0);
             room[..before].copy_from_slice(&self.partial);
-            let piece = if budget::room() == Room::Plenty { ENCRYPTED_PIECE } else { RECORD + RECORD_OVERHEAD };
+            if before >= most {
+                return Err(self.too_long(room));
+            }
+            // Who takes less than a record from a host waits for a request, and not for a stream.
+            let takes_little = self.is_host && buffer.len() < RECORD || budget::room() != Room::Plenty;
+            let piece = if takes_little { RECORD + RECORD_OVERHEAD } else { ENCRYPTED_PIECE };
             let piece = if is_unproven { most - before } else { piece };
             let n = read(&mut room[before..before + piece])?;
             if n == 0 {
                 self.end_of_input = Some(EndOfInput::Truncated);
                 return Ok(0);
             }
+            // Before TLS moves the parts of a message together.
+            let whole = complete(&room[..before + n], self.whole);
             let mut overflow = std::mem::take(&mut self.decrypted);
             let mut sink = Sink::new(buffer, &mut overflow);
             let used = self.process(&mut room[..before + n], &mut sink, ToEncrypt::Nothing);
             let filled = sink.filled;
             self.decrypted = overflow;
-            self.partial = room[used?..before + n].to_vec();
+            let used = used?;
+            (self.partial, self.whole) = (room[used..before + n].to_vec(), whole.saturating_sub(used));
             Ok(filled)
         })
+    }
+
+    /// Ends a connection whose other side has sent so much that no message is whole, and tells it so by an alert. `room` begins with what
+    /// it has sent.
+    fn too_long(&mut self, room: &mut [u8]) -> io::Error {
+        let before = self.partial.len();
+        let input = &mut room[..self.whole + HEADER];
+        input[self.whole..].copy_from_slice(&NO_HEADER);
+        // The error is the one that was asked for.
+        let _ = self.advance(input, &mut Sink::new(&mut [], &mut Vec::new()), ToEncrypt::Nothing);
+        self.end_of_input = Some(EndOfInput::Truncated);
+        io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {before} bytes, and no message is whole"))
     }
 
     /// Decrypts the complete records in `input`, answers messages of TLS itself, and encrypts `what` as soon as TLS allows
     /// that. Returns how much of `input` was used.
     fn process(&mut self, input: &mut [u8], sink: &mut Sink<'_>, what: ToEncrypt<'_>) -> io::Result<usize> {
         let used = self.advance(input, sink, what)?;
-        if !self.is_handshaking() {
-            let others = used.saturating_sub(sink.payload + sink.records * RECORD_OVERHEAD);
-            self.without_payload = (self.without_payload + others).saturating_sub(sink.payload);
-        }
+        self.without_payload = self.without_payload.saturating_sub(sink.payload);
         if self.without_payload > WITHOUT_PAYLOAD {
             self.end_of_input = Some(EndOfInput::Truncated);
             let why = "TLS: many records without payload";
@@ -320,7 +380,11 @@ impl Session {
     fn advance(&mut self, input: &mut [u8], sink: &mut Sink<'_>, what: ToEncrypt<'_>) -> io::Result<usize> {
         let mut used = 0;
         loop {
+            let (is_handshaking, payload) = (self.is_handshaking(), sink.payload);
             let (discard, step) = self.step(&mut input[used..], sink, what);
+            if !is_handshaking && sink.payload == payload {
+                self.without_payload += discard;
+            }
             match step {
                 Ok(Step::Continue) => used += discard,
                 Ok(Step::NeedsRecords | Step::Established) => return Ok(used + discard),
@@ -332,12 +396,18 @@ impl Session {
                     };
                 }
                 Err(error) => {
-                    // One more step encrypts the alert that tells the other side.
-                    let _ = self.step(&mut input[used..], sink, ToEncrypt::Nothing);
+                    // Further steps encrypt what was to be said before, and the alert that tells the other side.
+                    while self.common().wants_write()
+                        && matches!(self.step(&mut input[used..], sink, ToEncrypt::Nothing).1, Ok(Step::Continue))
+                    {
+                    }
                     // From now on nothing that arrives is decrypted.
                     self.end_of_input = Some(EndOfInput::Truncated);
                     // The other side cannot refuse this side's key before it has seen it.
-                    return Err(explained(&error, self.common().negotiated_cipher_suite().is_some()));
+                    return Err(match self.is_host {
+                        true => explained_of_host(&error),
+                        false => explained(&error, self.common().negotiated_cipher_suite().is_some()),
+                    });
                 }
             }
         }
@@ -408,73 +478,22 @@ fn step<Data>(
     (discard, step)
 }
 
-impl Encrypted {
-    /// Lets `write` append a record. If `write` asks for more room, it gets it and is called once more.
-    fn fill(
-        &mut self,
-        mut write: impl FnMut(&mut [u8]) -> Result<Result<usize, InsufficientSizeError>, Error>,
-    ) -> Result<Step, Error> {
-        let usual = if budget::room() == Room::Plenty { ENCRYPTED_PIECE } else { 0 };
-        if self.bytes.is_empty() && usual > 0 {
-            self.bytes = SPARE.take();
+/// How many bytes of `input` are complete records, of which the first `known` are known to be.
+fn complete(input: &[u8], known: usize) -> usize {
+    let mut end = known;
+    while let Some([.., high, low]) = input.get(end..end + HEADER) {
+        let next = end + HEADER + usize::from(u16::from_be_bytes([*high, *low]));
+        if next > input.len() {
+            break;
         }
-        let mut written = write(&mut self.bytes[self.filled..])?;
-        if let Err(InsufficientSizeError { required_size }) = written {
-            self.bytes.resize((self.filled + required_size).max(usual), 0);
-            written = write(&mut self.bytes[self.filled..])?;
-        }
-        self.filled += written.map_err(|_| Error::EncryptError)?;
-        Ok(Step::Continue)
+        end = next;
     }
+    end
 }
 
 /// The name of the leg protocol with each version that this node speaks, as in ALPN (RFC 7301), the one that it prefers first.
 pub fn protocols() -> Vec<Vec<u8>> {
     VERSIONS.iter().map(|version| format!("ekiden/{version}").into_bytes()).collect()
-}
-
-/// The other node's refusal of this one's key.
-#[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("it does not take this node's key")]
-pub struct OwnKeyRefusedError;
-
-/// Whether a handshake failed because the other node refused this one, and not this one the other.
-pub fn is_own_key_refused(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|error| error.is::<OwnKeyRefusedError>())
-}
-
-/// Turns an error of TLS into one for a node's operator. [`io::ErrorKind::PermissionDenied`]: one of the two nodes refuses
-/// the other's key. [`io::ErrorKind::Unsupported`]: the other one takes no keys. [`io::ErrorKind::InvalidData`]: anything
-/// else. `is_known`: the other side may have seen this one's key.
-fn explained(error: &Error, is_known: bool) -> io::Error {
-    use io::ErrorKind::{InvalidData, PermissionDenied};
-    let versions = VERSIONS.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
-    let plain = "it does not speak TLS: it has a plain_key_file, or is no ekiden node";
-    match error {
-        Error::InvalidCertificate(CertificateError::Other(error)) => {
-            io::Error::new(PermissionDenied, error.to_string())
-        }
-        Error::AlertReceived(AlertDescription::CertificateUnknown) if is_known => {
-            io::Error::new(PermissionDenied, OwnKeyRefusedError)
-        }
-        Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => io::Error::new(
-            InvalidData,
-            format!("it speaks no version of the leg protocol that this node does ({versions}), or is no ekiden node"),
-        ),
-        // With this alert a listener for clients answers TLS.
-        Error::AlertReceived(AlertDescription::HandshakeFailure) => {
-            io::Error::new(InvalidData, "it refuses to speak TLS: its address is not that of a leg listener")
-        }
-        // With this alert a measuring server without keys answers TLS.
-        Error::AlertReceived(AlertDescription::AccessDenied) => {
-            io::Error::new(io::ErrorKind::Unsupported, "it serves without keys")
-        }
-        Error::InvalidMessage(InvalidMessage::InvalidContentType) => io::Error::new(InvalidData, plain),
-        Error::PeerIncompatible(
-            PeerIncompatible::IncorrectCertificateTypeExtension | PeerIncompatible::UnsolicitedCertificateTypeExtension,
-        ) => io::Error::new(InvalidData, "it speaks TLS but is no ekiden node"),
-        other => io::Error::new(InvalidData, format!("TLS: {other}")),
-    }
 }
 
 #[cfg(test)]

@@ -143,7 +143,7 @@ pub(crate) fn server(identity: &Identity, allowed: Vec<Fingerprint>) -> Result<S
     Ok(config)
 }
 
-fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     PROVIDER.get_or_init(|| Arc::new(ring::default_provider())).clone()
 }

@@ -46,9 +46,6 @@ pub trait Wire: Debug + Sized + Send + Sync + 'static {
     /// Discards what is there to be received, before the connection is closed.
     fn discard_unread(&self);
 
-    /// The memory of bytes that were received and not yet taken by the caller.
-    fn unread(&self) -> usize;
-
     /// Whether something may be sent.
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
@@ -59,11 +56,13 @@ pub trait Wire: Debug + Sized + Send + Sync + 'static {
     /// Waits until all bytes that [`Wire::try_send`] has taken are on their way.
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Whether some bytes that [`Wire::try_send`] has taken are still here.
+    /// Whether some bytes that [`Wire::try_send`] has taken are still here. Their memory, and that of bytes that were received and not yet
+    /// taken, counts in the budget by the connection itself.
     fn has_pending(&self) -> bool;
 
-    /// The memory of these.
-    fn unsent(&self) -> usize;
+    /// Whether a close that [`Wire::end_cleanly`] allows says the end in any case. With TLS it says so only if the kernel takes close_notify
+    /// at once.
+    fn ends_by_close(&self) -> bool;
 
     /// Whether its bytes may go through a pipe.
     fn may_be_spliced(&self) -> bool;
@@ -77,7 +76,7 @@ pub trait Wire: Debug + Sized + Send + Sync + 'static {
     /// What its kernel says of it.
     fn info(&self) -> io::Result<TcpInfo>;
 
-    /// Whether its kernel has bytes that were not sent yet.
+    /// Whether it has bytes that its kernel has not sent yet.
     fn has_unsent(&self) -> bool;
 
     /// Whether the other side's FIN has arrived, also if the connection has broken since.
@@ -89,7 +88,7 @@ pub trait Wire: Debug + Sized + Send + Sync + 'static {
     /// Why it broke. The kernel says so once.
     fn take_error(&self) -> Option<io::Error>;
 
-    /// Sends the end behind all that was sent.
+    /// Sends the end behind all that was sent. A transient error says that [`Wire::poll_flush`] must come first.
     fn shut_down(&self) -> io::Result<()>;
 
     /// When the connection is closed from now on, the kernel delivers what was sent, then the end of the connection.
@@ -194,6 +193,16 @@ pub async fn send_all(wire: &impl Wire, mut bytes: &[u8]) -> io::Result<()> {
         }
     }
     poll_fn(|cx| wire.poll_flush(cx)).await
+}
+
+/// Sends the end behind all that was sent, as soon as the connection takes it.
+pub async fn say_end(wire: &impl Wire) -> io::Result<()> {
+    loop {
+        match wire.shut_down() {
+            Err(error) if is_transient(&error) => poll_fn(|cx| wire.poll_flush(cx)).await?,
+            other => return other,
+        }
+    }
 }
 
 /// Sends a last few bytes, if the connection takes them at once.

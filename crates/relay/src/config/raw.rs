@@ -48,7 +48,7 @@ section! {
         tcp: Option<Spanned<RawTcp>> = [RawTcp::section()];
         congestion: Option<Spanned<RawCongestion>> = congestion_sections();
         limits: RawLimits = [RawLimits::section()];
-        listen: IndexMap<Spanned<String>, Spanned<RawListen>> = [RawListen::section()];
+        listen: IndexMap<Spanned<String>, Spanned<RawListen>> = [RawListen::section(), RawTls::section()];
         peer: IndexMap<Spanned<String>, Spanned<RawPeer>> = [RawPeer::section()];
         route: Vec<Spanned<RawRoute>> = [RawRoute::section()];
         class: IndexMap<Spanned<String>, Spanned<RawClass>> = [RawClass::section()];
@@ -107,6 +107,8 @@ section! {
     users: Option<Spanned<IndexMap<String, String>>> = "{ name = \"hash\" }";
     /// Of socks5, http and mixed, instead of `users`: a file with a line `name:hash` for each user, not readable by others. It is read again when it changes.
     users_file: Option<Spanned<String>> = "a file";
+    /// Of socks5, http and mixed: their clients speak TLS. `{}` shows them a certificate of the node's own key.
+    tls: Option<Spanned<RawTls>> = "{ ... }", unset "without TLS";
     /// Of forward: where every connection goes.
     to: Option<Spanned<String>> = "host:port";
     /// Of forward: the nodes on the way, instead of what the routes say; `[]` for none.
@@ -131,6 +133,16 @@ section! {
     class: Option<Spanned<String>> = "a class", unset "\"bulk\"";
     /// TCP settings of the connections accepted here.
     tcp: Option<Spanned<RawTcp>> = "{ ... }", unset "[tcp]";
+}
+
+section! {
+    RawTls: "[listen.NAME.tls]"
+    /// What clients are shown (PEM): the listener's certificate, then the one of whoever has signed it, and so on.
+    certificate_file: Option<Spanned<String>> = "a file", unset "a certificate that the node signs with its own key";
+    /// The private key of that certificate (PEM), not readable by others.
+    key_file: Option<Spanned<String>> = "a file";
+    /// The authorities of clients (PEM): whoever connects must show a certificate that one of them has signed. Its name counts as the user's where the listener has neither `users` nor `users_file`.
+    client_ca_file: Option<Spanned<String>> = "a file", unset "clients are asked for no certificate";
 }
 
 section! {

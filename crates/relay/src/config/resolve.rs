@@ -5,6 +5,7 @@ mod classes;
 mod files;
 mod loops;
 mod overlay;
+mod tls;
 mod transparent;
 
 use std::ops::{Deref, Range};
@@ -107,17 +108,18 @@ impl Resolver<'_> {
         }
         let classes = self.classes(&raw, &limits)?;
         let mut listeners = IndexMap::new();
-        for (name, raw) in &raw.listen {
-            if name.get_ref().contains(char::is_control) {
+        for (called, raw) in &raw.listen {
+            if called.get_ref().contains(char::is_control) {
                 let message =
-                    format!("{:?} cannot be the name of a listener: it has a control character", name.get_ref());
-                return Err(self.error(Some(name.span()), message));
+                    format!("{:?} cannot be the name of a listener: it has a control character", called.get_ref());
+                return Err(self.error(Some(called.span()), message));
             }
-            let listener = self.listener(name.get_ref(), raw, &tcp, &peers, own.as_ref(), &classes)?;
+            let mut listener = self.listener(called.get_ref(), raw, &tcp, &peers, own.as_ref(), &classes)?;
+            listener.tls = self.listener_tls(raw.get_ref(), own.as_ref(), &name)?;
             if let Some(message) = addresses::clash(&listener, listeners.values()) {
                 return Err(self.error(Some(raw.get_ref().address.span()), message));
             }
-            listeners.insert(name.get_ref().clone(), listener);
+            listeners.insert(called.get_ref().clone(), listener);
         }
         addresses::leave_ipv4(&mut listeners);
         let overlay = match &raw.overlay {
@@ -235,7 +237,8 @@ impl Resolver<'_> {
         }
         let class = raw.class.as_ref().map(|class| self.class_name(class, classes)).transpose()?;
         let users = self.users(raw)?;
-        let guarded = matches!(raw.kind, RawKind::Leg | RawKind::Transparent) || users.is_some();
+        let asks = raw.tls.as_ref().is_some_and(|tls| tls.get_ref().client_ca_file.is_some());
+        let guarded = matches!(raw.kind, RawKind::Leg | RawKind::Transparent) || users.is_some() || asks;
         if !address.ip().is_loopback() && !guarded && !raw.open() {
             let users = if fronts_users { "give it users, or " } else { "" };
             let message = format!(
@@ -267,7 +270,8 @@ impl Resolver<'_> {
         let sources = raw.proxy_protocol_from.iter().flat_map(Spanned::get_ref);
         let proxy_protocol_from = sources.map(|text| self.network(text)).collect::<Result<_>>()?;
         let tcp = raw.tcp.as_ref().map_or(Ok(tcp.clone()), |own| self.tcp(own, tcp))?;
-        Ok(Listener { name: name.into(), kind, address, only_v6: false, reply, proxy_protocol_from, class, tcp })
+        let (name, tls) = (name.into(), None);
+        Ok(Listener { name, kind, address, only_v6: false, reply, proxy_protocol_from, class, tls, tcp })
     }
 
     fn reply(&self, raw: &RawListen) -> Result<Reply> {

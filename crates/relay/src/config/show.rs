@@ -34,9 +34,10 @@ impl fmt::Display for Config {
                 ListenerKind::Socks5 { users } | ListenerKind::Http { users } | ListenerKind::Mixed { users } => {
                     match users {
                         Some(users) => show_users(f, users)?,
-                        None if listener.address.ip().is_loopback() => {}
+                        None if listener.address.ip().is_loopback() || listener.asks_for_certificates() => {}
                         None => writeln!(f, "open = true")?,
                     }
+                    listener.tls.as_ref().map_or(Ok(()), |tls| writeln!(f, "tls = {tls}"))?;
                 }
                 ListenerKind::Forward { to, via, proxy_protocol } => {
                     if !listener.address.ip().is_loopback() {

@@ -4,14 +4,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, Instant as StdInstant};
+use std::time::{Duration, Instant as StdInstant, SystemTime};
 
 use ekiden_net::socket::{self, SocketError};
 use ekiden_net::{allocator, patience};
 use ekiden_service::{Asked, Signals, announce, reload};
 use ekiden_units::Time;
 use tokio::runtime::Builder;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, interval_at, sleep};
 
 use crate::config::pattern::Pattern;
 use crate::config::{Config, Listener};
@@ -29,6 +29,9 @@ const CLOSING: Duration = Duration::from_secs(3);
 
 /// How often it says how many streams are left.
 const DRAIN_TOLD: Duration = Duration::from_secs(60);
+
+/// How often it says which certificates are not valid.
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The timeout of telling etcd about the node's end, once nothing else is under way.
 const LEAVING: Duration = Duration::from_secs(3);
@@ -72,6 +75,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
         let answers = Answers::start(&relay);
         announce(listening(&config, &relay));
         let mut drain = config.limits.drain;
+        let mut days = interval_at(Instant::now() + DAY, DAY);
         loop {
             tokio::select! {
                 asked = signals.next() => match asked {
@@ -85,6 +89,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
                     }
                 },
                 () = membership.changed() => take_members(&mut relay, &membership),
+                _ = days.tick() => warn_of_times(&relay.config()),
             }
         }
         let left = membership.end();
@@ -197,6 +202,7 @@ fn look_for_itself(config: &Config) {
     }
     config.routes.hidden().iter().for_each(|line| tracing::warn!("{line}"));
     warn_of_near(config);
+    warn_of_times(config);
 }
 
 /// What this node is near to.
@@ -208,6 +214,11 @@ fn near(config: &Config) -> Option<Vec<Pattern>> {
 /// Says so if this node will not connect to what it is near to.
 fn warn_of_near(config: &Config) {
     config.near_refused().iter().for_each(|line| tracing::warn!("{line}"));
+}
+
+/// Says which certificates are not valid now, or not for long.
+fn warn_of_times(config: &Config) {
+    config.untimely(SystemTime::now()).iter().for_each(|line| tracing::warn!("{line}"));
 }
 
 /// Other nodes are registered than before.

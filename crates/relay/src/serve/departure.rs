@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use ekiden_relay_proto::{Failure, FailureCode};
-use tokio::net::TcpStream;
+use ekiden_transport::Connection;
 
 use super::timeouts::left;
 
@@ -22,7 +22,7 @@ pub enum ClientEof {
 /// Waits until the destination is reached, as long as `client` is there. `reaching` stays where it is pinned: it is large,
 /// and if taken by value it would take its memory twice.
 pub async fn unless_client_leaves<T>(
-    client: &TcpStream,
+    client: &Connection,
     eof: ClientEof,
     reaching: Pin<&mut impl Future<Output = Result<T, Failure>>>,
 ) -> Result<T, Failure> {

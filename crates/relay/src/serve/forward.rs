@@ -44,7 +44,7 @@ pub(super) async fn prepare(
             None => reach(node, destination, early).await,
         }
     };
-    let reached = unless_client_leaves(client.socket(), ClientEof::HalfClose, pin!(reaching)).await;
+    let reached = unless_client_leaves(&client, ClientEof::HalfClose, pin!(reaching)).await;
     match reached {
         Ok(upstream) if upstream.took_early => Some(Stream::new(busy, client, upstream, Vec::new(), asked)),
         Ok(upstream) => Some(Stream::new(busy, client, upstream, header, asked)),

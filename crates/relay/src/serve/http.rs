@@ -15,7 +15,6 @@ use ekiden_relay_proto::mixup::Spoken;
 use ekiden_relay_proto::{Failure, Target};
 use ekiden_transport::Connection;
 use ekiden_transport::budget::Holding;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use self::exchange::{Exchange, Sent, gone};
@@ -24,6 +23,7 @@ use super::caller::Caller;
 use super::departure::{ClientEof, unless_client_leaves};
 use super::failed::Asked;
 use super::login::{self, Login};
+use super::secure::Secured;
 use super::timeouts::{LINGER, end_first, left};
 use super::{Stream, class_of, user_quota};
 use crate::access::logins::Crowded;
@@ -57,6 +57,7 @@ struct Client<'a> {
     generation: u64,
     limits: Limits,
     stream: Connection,
+    secured: Secured,
     reader: Reader,
     /// Counts it among the connections of the user who made the last request.
     user: Option<Box<QuotaGuard<String>>>,
@@ -105,11 +106,11 @@ pub(super) async fn prepare(
     node: &Arc<Node>,
     listener: Arc<Listener>,
     current: Current,
-    stream: TcpStream,
+    (stream, secured): (Connection, Secured),
     caller: Caller,
 ) -> Option<Stream> {
     let (generation, limits) = (node.generation(), node.config().limits.clone());
-    let (stream, reader, heads) = (stream.into(), Reader::new(Framing::Raw), Holding::default());
+    let (reader, heads) = (Reader::new(Framing::Raw), Holding::default());
     let mut client = Client {
         node,
         caller,
@@ -118,6 +119,7 @@ pub(super) async fn prepare(
         generation,
         limits,
         stream,
+        secured,
         reader,
         user: None,
         heads,
@@ -187,7 +189,7 @@ pub(super) async fn prepare(
 }
 
 impl Client<'_> {
-    /// Adopts the configuration in force. False if the listener was removed.
+    /// Adopts the configuration in force. False if the listener was removed, or asks its clients for something else than this one showed.
     fn renew(&mut self) -> bool {
         let generation = self.node.generation();
         if generation != self.generation {
@@ -196,6 +198,7 @@ impl Client<'_> {
         self.listener = self.current.borrow().clone();
         self.current.has_changed().is_ok()
             && matches!(self.listener.kind, ListenerKind::Http { .. } | ListenerKind::Mixed { .. })
+            && self.secured.is_taken_by(&self.listener)
     }
 
     /// Parses the head and checks the user, both by the configuration in force: it may have changed since the last request.
@@ -219,8 +222,13 @@ impl Client<'_> {
     /// Checks the user, if the listener has users.
     async fn log_in(&mut self, request: &Request) -> Result<(), HttpError> {
         if login::users(&self.listener).is_none() {
-            self.user = None;
-            return Ok(());
+            return match self.secured.user.clone() {
+                Some(user) => self.counts_for(user.as_bytes()),
+                None => {
+                    self.user = None;
+                    Ok(())
+                }
+            };
         }
         let Some(credentials) = request.credentials.as_deref() else {
             return Err(HttpError { status: 407, reason: "user and password of the proxy are needed" });
@@ -228,7 +236,7 @@ impl Client<'_> {
         let colon = credentials.iter().position(|&b| b == b':').unwrap_or(credentials.len());
         let (user, password) = (&credentials[..colon], credentials.get(colon + 1..).unwrap_or_default());
         // A client that has ended its side may still wait for the answer.
-        let leaves = left(self.stream.socket(), false);
+        let leaves = left(&self.stream, false);
         let login = login::check(self.node, &self.listener, self.caller, (user, password), leaves);
         match timeout(self.limits.handshake, login).await {
             Ok(Login::Right) => {}
@@ -242,6 +250,11 @@ impl Client<'_> {
                 return Err(HttpError { status: 503, reason: "too many logins wait to be checked, try again later" });
             }
         }
+        self.counts_for(user)
+    }
+
+    /// Counts the connection for the user who makes the request.
+    fn counts_for(&mut self, user: &[u8]) -> Result<(), HttpError> {
         if self.user.as_ref().is_none_or(|place| place.key().as_bytes() != user) {
             self.user = user_quota(self.node, user);
         }
@@ -274,7 +287,7 @@ impl Client<'_> {
         let config = self.node.config();
         let asked = Box::new(Asked::new(self.caller.address(), "http tunnel", &request.target));
         let reaching = reach(self.node, self.destination(&config, &request.target), early);
-        let reached = unless_client_leaves(self.stream.socket(), eof, pin!(reaching)).await;
+        let reached = unless_client_leaves(&self.stream, eof, pin!(reaching)).await;
         let upstream = match reached {
             Ok(upstream) => upstream,
             Err(failure) => {
@@ -312,7 +325,7 @@ impl Client<'_> {
             // It may end while the stream waits for its turn.
             if is_same && origin.is_fresh(self.node) {
                 let turn = origin.upstream.take_turn(self.node);
-                unless_client_leaves(self.stream.socket(), ClientEof::HalfClose, pin!(turn)).await.map_err(refused)?;
+                unless_client_leaves(&self.stream, ClientEof::HalfClose, pin!(turn)).await.map_err(refused)?;
             }
             if is_same && origin.is_fresh(self.node) {
                 match self.exchange(request, origin, false, true).await {
@@ -329,7 +342,7 @@ impl Client<'_> {
         let early = if may_be_early { Early::Repeatable(&request.head) } else { Early::Nothing };
         let config = self.node.config();
         let reaching = reach(self.node, self.destination(&config, &request.target), early);
-        let reached = unless_client_leaves(self.stream.socket(), ClientEof::HalfClose, pin!(reaching)).await;
+        let reached = unless_client_leaves(&self.stream, ClientEof::HalfClose, pin!(reaching)).await;
         let upstream = reached.map_err(|failure| {
             Asked::new(self.caller.address(), "http", &request.target).log_failure(self.node, &failure);
             refused(failure)

@@ -255,7 +255,7 @@ async fn serve_stream(
         // A node ends a stream with a frame. One that ends the connection instead has given the stream up.
         Ok(_) => {
             let reaching = reach_via(node, &request.chain, to, Early::Node(&stream));
-            unless_client_leaves(stream.socket(), ClientEof::Leaves, pin!(reaching)).await
+            unless_client_leaves(&stream, ClientEof::Leaves, pin!(reaching)).await
         }
         Err(limit) => Err(too_many(node, from, *limit)),
     };

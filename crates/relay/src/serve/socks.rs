@@ -9,14 +9,14 @@ use ekiden_relay_proto::socks4;
 use ekiden_relay_proto::socks5::{self, Server, Step};
 use ekiden_relay_proto::{Failure, FailureCode, Target};
 use ekiden_transport::Connection;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::begun::Begun;
 use super::caller::Caller;
 use super::departure::{ClientEof, unless_client_leaves};
 use super::failed::Asked;
 use super::login::{self, Login};
+use super::secure::Secured;
 use super::timeouts::{left, linger};
 use super::{Stream, class_of, user_quota};
 use crate::access::quota::{ClientKey, QuotaGuard};
@@ -74,16 +74,17 @@ pub(super) async fn prepare(
     listener: &Listener,
     current: Current,
     version: Version,
-    mut client: TcpStream,
+    (client, secured): (Connection, Secured),
     caller: Caller,
 ) -> Option<Stream> {
     let limit = node.config().limits.handshake;
-    let asked = request(node, &mut client, listener, current, version, caller);
+    // Boxed: reaching the destination should not keep room for it.
+    let asked = Box::pin(request(node, (&client, &secured), listener, current, version, caller));
     let Request { target, first, user } = match timeout(limit, asked).await {
         Ok(Ok(Some(request))) => request,
         Ok(Ok(None)) => {
             // The refusal must arrive before the connection is closed.
-            linger(&client.into()).await;
+            linger(&client).await;
             return None;
         }
         Ok(Err(_)) | Err(_) => return None,
@@ -94,11 +95,10 @@ pub(super) async fn prepare(
     let to = Destination::asked(&target).asked_by(caller.asker()).of_class(class);
     let asked = Box::new(Asked::new(caller.address(), "socks", &target));
     if listener.reply == Reply::Early && is_allowed(node, &target) {
-        client.write_all(&version.granted(None)).await.ok()?;
-        let client = Connection::from(client);
+        client.send_all(&version.granted(None)).await.ok()?;
         let early = if first.is_empty() { Early::Host(&client) } else { Early::Nothing };
         let reaching = reach(node, to, early);
-        let reached = unless_client_leaves(client.socket(), ClientEof::HalfClose, pin!(reaching)).await;
+        let reached = unless_client_leaves(&client, ClientEof::HalfClose, pin!(reaching)).await;
         return match reached {
             Ok(upstream) => Some(Stream::new(busy, client, upstream, first, asked).of(user)),
             Err(failure) => {
@@ -118,7 +118,7 @@ pub(super) async fn prepare(
         Err(Failure { code, .. }) => version.refused(*code),
     };
     // A few bytes fit into the send buffer of a new connection: this does not block.
-    let written = timeout(limit, client.write_all(&answer)).await;
+    let written = timeout(limit, client.send_all(&answer)).await;
     match (reached, written) {
         (Ok(upstream), Ok(Ok(()))) => Some(Stream::new(busy, client, upstream, first, asked).of(user)),
         (Ok(_), _) => None,
@@ -142,7 +142,7 @@ struct Request {
 /// Reads the request, and checks the user. `None` if the client was refused and told so.
 async fn request(
     node: &Node,
-    client: &mut TcpStream,
+    (client, secured): (&Connection, &Secured),
     listener: &Listener,
     current: Current,
     version: Version,
@@ -152,6 +152,7 @@ async fn request(
     let mut name = None;
     let mut server = Server::new(users.is_some());
     let mut input = Vec::with_capacity(version.longest());
+    let mut begun = Begun::new(node, ClientKey::from(caller.address().ip()));
     loop {
         let step = match version {
             Version::Four if users.is_some() => socks4::without_password(),
@@ -161,13 +162,15 @@ async fn request(
         match step {
             Step::More => {
                 // An incomplete message does not fill the buffer, and a read takes no more than there is room for.
-                if client.read_buf(&mut input).await? == 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
+                match begun.wait(client, 0, more(client, &mut input, version.longest())).await.transpose()? {
+                    Some(1..) => {}
+                    Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    None => return Err(io::ErrorKind::ConnectionAborted.into()),
                 }
             }
             Step::Reply { consumed, reply } => {
                 input.drain(..consumed);
-                client.write_all(&reply).await?;
+                client.send_all(&reply).await?;
             }
             Step::Login { consumed, user, password } => {
                 input.drain(..consumed);
@@ -179,7 +182,7 @@ async fn request(
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
                 let (reply, right) = server.password(login == Login::Right);
-                client.write_all(&reply).await?;
+                client.send_all(&reply).await?;
                 if !right {
                     return Ok(None);
                 }
@@ -189,16 +192,20 @@ async fn request(
                 input.drain(..consumed);
                 // A login that passed under an earlier configuration does not count: the client must connect again.
                 node.settled().await;
-                let takes_it = version.is_taken_by(&current.borrow().kind);
+                let takes_it = {
+                    let now = current.borrow();
+                    version.is_taken_by(&now.kind) && secured.is_taken_by(&now)
+                };
                 let now = login::users(&current.borrow());
                 let holds = login::still_holds(users.as_deref(), now.as_deref(), name.as_deref());
                 if current.has_changed().is_err() || !takes_it || !holds {
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
+                let name = name.or_else(|| secured.user.clone().map(String::into_bytes));
                 let user = match &name {
                     Some(name) => match user_quota(node, name) {
                         None => {
-                            client.write_all(&version.refused(FailureCode::Forbidden)).await?;
+                            client.send_all(&version.refused(FailureCode::Forbidden)).await?;
                             return Ok(None);
                         }
                         quota => quota,
@@ -210,9 +217,18 @@ async fn request(
             Step::Refuse { reply, reason } => {
                 let (from, key) = (caller.address(), ClientKey::from(caller.address().ip()));
                 node.lines.info(reason, key, format_args!("socks: {from} is refused: {reason}"));
-                client.write_all(&reply).await?;
+                client.send_all(&reply).await?;
                 return Ok(None);
             }
         }
     }
+}
+
+/// Reads more behind `input`, up to `most` bytes in all.
+async fn more(client: &Connection, input: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+    let before = input.len();
+    input.resize(most, 0);
+    let got = client.receive(&mut input[before..]).await;
+    input.truncate(before + *got.as_ref().unwrap_or(&0));
+    got
 }

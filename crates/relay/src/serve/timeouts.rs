@@ -1,17 +1,13 @@
 //! Bounds on waiting: for a client to close, for an HTTP response, and for a client that has left.
 
 use std::future::{pending, poll_fn};
-use std::net::Shutdown;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use ekiden_net::socket;
-use ekiden_transport::Connection;
-use socket2::SockRef;
+use ekiden_transport::{Connection, wire};
 use tokio::io::Interest;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long a client may go on sending after the last response. Unread bytes would cause a reset, which could destroy that
@@ -29,12 +25,10 @@ pub async fn linger(client: &Connection) {
 
 /// Ends our direction of a `client`'s connection and waits a little for the client's.
 pub async fn end_first(client: &Connection) {
-    if SockRef::from(client.socket()).shutdown(Shutdown::Write).is_err() {
-        return;
-    }
     let until_end = async {
-        let mut sink = vec![0; 4096];
-        while !matches!(client.receive(&mut sink).await, Ok(0) | Err(_)) {}
+        if wire::say_end(client).await.is_ok() {
+            client.discard_to_end().await;
+        }
     };
     let _ = timeout(LINGER, until_end).await;
 }
@@ -63,33 +57,25 @@ pub async fn while_moving<T>(limit: Duration, has_begun: &AtomicBool, work: impl
 
 /// Completes when `client`'s connection breaks. If it `may_not_end`, completes also when the client has ended its side, with
 /// nothing unread before the end.
-pub async fn left(client: &TcpStream, may_not_end: bool) {
+pub async fn left(client: &Connection, may_not_end: bool) {
     tokio::select! {
         // An error means that the event loop ends.
-        _ = client.ready(Interest::ERROR) => {}
+        _ = client.socket().ready(Interest::ERROR) => {}
         () = ended(client), if may_not_end => {}
     }
 }
 
 /// Completes when `client` has ended its side. Never completes if there is something unread before the end.
-async fn ended(client: &TcpStream) {
-    loop {
-        if client.readable().await.is_err() {
-            return;
-        }
-        match client.try_io(Interest::READABLE, || socket::peek(client, &mut [0])) {
-            Ok(0) => return,
-            Ok(_) => return pending().await,
-            Err(error) if ekiden_transport::is_transient(&error) => {}
-            Err(_) => return,
-        }
+async fn ended(client: &Connection) {
+    if client.peek_end().await.is_ok_and(|unread| unread > 0) {
+        pending().await
     }
 }
 
 /// Completes when `client`'s connection breaks, or `grace` after the client has ended its side if no response `has_begun`: a
 /// client may say that it has no more requests and wait, but one that has left looks the same. If a request has a body, the
 /// reader of the body notices the end.
-pub async fn leaving(client: &TcpStream, has_body: bool, grace: Duration, has_begun: &AtomicBool) {
+pub async fn leaving(client: &Connection, has_body: bool, grace: Duration, has_begun: &AtomicBool) {
     let ends = async {
         if has_body {
             return pending().await;
@@ -103,7 +89,7 @@ pub async fn leaving(client: &TcpStream, has_body: bool, grace: Duration, has_be
         }
     };
     tokio::select! {
-        _ = client.ready(Interest::ERROR) => {}
+        _ = client.socket().ready(Interest::ERROR) => {}
         () = ends => {}
     }
 }

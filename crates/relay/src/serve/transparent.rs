@@ -55,7 +55,7 @@ pub(super) async fn prepare(
             false => reach(node, destination, early).await,
         }
     };
-    let reached = unless_client_leaves(client.socket(), ClientEof::HalfClose, pin!(reaching)).await;
+    let reached = unless_client_leaves(&client, ClientEof::HalfClose, pin!(reaching)).await;
     match reached {
         Ok(upstream) => {
             let mut stream = Stream::new(busy, client, upstream, Vec::new(), asked);

@@ -6,6 +6,7 @@ pub mod overlay;
 pub mod peer;
 pub mod process;
 pub mod sick;
+pub mod tls;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};

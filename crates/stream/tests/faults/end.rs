@@ -82,6 +82,10 @@ pub struct End {
     pub pending: VecDeque<u8>,
     pub has_said_close: bool,
     pub was_told_close: bool,
+    /// It is of a connection with a host, where close_notify is the end.
+    pub is_with_host: bool,
+    /// close_notify waits for room.
+    pub owes_close: bool,
 }
 
 impl End {
@@ -133,6 +137,16 @@ impl End {
     /// Whether it has room for the least segment that every host takes.
     pub fn takes_a_segment(&self) -> bool {
         self.receive_most >= 536
+    }
+
+    /// Whether an end has come to it that was said.
+    pub fn was_told_end(&self) -> bool {
+        self.has_end && (self.was_told_close || !(self.is_sealed && self.is_with_host))
+    }
+
+    /// Whether close_notify must stand before a FIN that is an end.
+    pub fn needs_close(&self) -> bool {
+        self.is_sealed && self.is_with_host && !self.has_said_close
     }
 
     /// What was received has all been read, and nothing is behind it.

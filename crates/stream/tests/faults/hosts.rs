@@ -13,7 +13,7 @@ use ekiden_units::random::word;
 use tokio::time::{sleep, timeout};
 
 use super::plan::{Finish, Script};
-use super::tcp::world;
+use super::tcp::{World, world};
 use super::wire::End;
 
 /// No host takes part for longer.
@@ -96,8 +96,8 @@ pub async fn host(number: usize, script: Script, end: End, seen: Rc<RefCell<Seen
             seen.has_reset_at = Some(now);
             world(|world| world.reset(number));
         }
-        Ok(_) => match world(|world| world.close(number)) {
-            true => seen.has_said_end |= !seen.has_failed,
+        Ok(_) => match world(|world| closes(world, number)) {
+            true => seen.has_said_end |= !seen.has_failed && !world(|world| world.ends[number].needs_close()),
             false if seen.end.is_none() => seen.has_reset_at = Some(now),
             false => {}
         },
@@ -105,6 +105,14 @@ pub async fn host(number: usize, script: Script, end: End, seen: Rc<RefCell<Seen
     if seen.end.is_none() {
         seen.at_ms = now;
     }
+}
+
+/// Closes, with TLS mostly behind close_notify.
+fn closes(world: &mut World, number: usize) -> bool {
+    if world.ends[number].needs_close() && world.chance(700) {
+        world.says_close(number);
+    }
+    world.close(number)
 }
 
 async fn writes(number: usize, script: &Script, end: &End, seen: &RefCell<Seen>) -> Result<(), Finish> {
@@ -121,7 +129,7 @@ async fn writes(number: usize, script: &Script, end: &End, seen: &RefCell<Seen>)
     }
     match script.finish {
         Finish::ShutsDown => {
-            let said = end.shut_down().is_ok();
+            let said = wire::say_end(end).await.is_ok();
             seen.borrow_mut().has_said_end = said;
             Ok(())
         }
@@ -142,7 +150,7 @@ async fn write(mut bytes: &[u8], end: &End, seen: &RefCell<Seen>) -> io::Result<
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    poll_fn(|cx| end.poll_flush(cx)).await
 }
 
 async fn reads(number: usize, script: &Script, end: &End, seen: &RefCell<Seen>) {

@@ -109,9 +109,12 @@ impl Plan {
         let first = hosts[0].bytes().min(random.up_to(60) as usize) * random.up_to(1) as usize;
         let faults = (0..faults).map(|_| (steps(random), fault(random, nodes))).collect();
         let limits = if polite || random.up_to(3) > 0 { Limits::default() } else { limits(random) };
-        let lines = (0..=nodes).map(|number| line(random, (1..nodes).contains(&number))).collect();
+        let mut lines: Vec<Line> = (0..=nodes).map(|number| line(random, (1..nodes).contains(&number))).collect();
         let has_place = random.up_to(1) > 0;
-        Self { nodes, lines, hosts, first, faults, limits, has_place, tuning: tuning(random) }
+        let tuning = tuning(random);
+        // Clients may speak TLS to their node.
+        lines[0].is_sealed = random.up_to(2) == 0;
+        Self { nodes, lines, hosts, first, faults, limits, has_place, tuning }
     }
 
     /// Without faults, limits and disturbances, over as many nodes as there are lines but one.

@@ -100,6 +100,7 @@ impl World {
                 segment: line.segment,
                 delay_ms: line.delay_ms,
                 is_sealed: line.is_sealed,
+                is_with_host: nodes.contains(&None),
                 ..End::default()
             });
             self.tell(first + side);
@@ -365,9 +366,36 @@ impl World {
     }
 
     pub fn end_cleanly(&mut self, end: usize) {
+        self.ends[end].resets_on_close = false;
+        self.says_close(end);
+    }
+
+    /// Sends close_notify, if the kernel takes it at once.
+    pub fn says_close(&mut self, end: usize) {
         let of = &mut self.ends[end];
-        of.resets_on_close = false;
-        of.has_said_close |= !of.is_shut && of.pending.is_empty();
+        let is_taken = of.pending.is_empty() && (!of.is_with_host || of.room() > 0);
+        of.has_said_close |= !of.is_shut && is_taken;
+        of.owes_close &= !of.has_said_close;
+    }
+
+    /// The same, if the event loop knows that it may.
+    pub fn sends_close(&mut self, end: usize) -> io::Result<()> {
+        let of = &mut self.ends[end];
+        if of.is_broken || of.is_shut || of.error.is_some() {
+            return Err(of.error.take().unwrap_or(ErrorKind::BrokenPipe).into());
+        }
+        if of.room() == 0 {
+            of.wants_room = true;
+            of.writable = false;
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        if self.chance(self.tuning.not_now) {
+            self.ends[end].writable = false;
+            return Err(self.not_now(end));
+        }
+        let of = &mut self.ends[end];
+        (of.has_said_close, of.owes_close) = (true, false);
+        Ok(())
     }
 
     pub fn leave_to_kernel(&mut self, end: usize) {
@@ -387,7 +415,7 @@ impl World {
 
     /// How much has come to this end, and whether an end has.
     pub fn came(&self, end: usize) -> (u64, bool) {
-        (self.ends[end].received_total, self.ends[end].has_end)
+        (self.ends[end].received_total, self.ends[end].was_told_end())
     }
 
     /// A host resets.

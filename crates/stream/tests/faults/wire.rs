@@ -57,7 +57,12 @@ impl End {
                 let n = self.send(world, &bytes)?;
                 world.ends[self.0].pending.drain(..n);
             }
-            Ok(())
+            let end = &world.ends[self.0];
+            match end.owes_close {
+                true if !end.writable && !end.write_closed => Err(ErrorKind::WouldBlock.into()),
+                true => world.sends_close(self.0),
+                false => Ok(()),
+            }
         })
     }
 }
@@ -120,10 +125,6 @@ impl Wire for End {
         world(|world| while matches!(world.receive(self.0, &mut [0; 64]), Ok(1..)) {});
     }
 
-    fn unread(&self) -> usize {
-        0
-    }
-
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         world(|world| {
             let end = &mut world.ends[self.0];
@@ -153,11 +154,11 @@ impl Wire for End {
     }
 
     fn has_pending(&self) -> bool {
-        world(|world| !world.ends[self.0].pending.is_empty())
+        world(|world| !world.ends[self.0].pending.is_empty() || world.ends[self.0].owes_close)
     }
 
-    fn unsent(&self) -> usize {
-        0
+    fn ends_by_close(&self) -> bool {
+        self.may_be_spliced()
     }
 
     fn may_be_spliced(&self) -> bool {
@@ -200,7 +201,10 @@ impl Wire for End {
     }
 
     fn has_unsent(&self) -> bool {
-        world(|world| world.ends[self.0].has_unsent())
+        world(|world| {
+            let end = &world.ends[self.0];
+            (end.owes_close || !end.pending.is_empty()) && end.is_with_host || end.has_unsent()
+        })
     }
 
     fn has_received_end(&self) -> bool {
@@ -230,6 +234,10 @@ impl Wire for End {
     fn shut_down(&self) -> io::Result<()> {
         if self.is_dead() {
             return Ok(());
+        }
+        if world(|world| world.ends[self.0].needs_close()) {
+            world(|world| world.ends[self.0].owes_close = true);
+            self.flush()?;
         }
         world(|world| {
             world.trace(|| format!("{}: says its end", self.0));

@@ -1,14 +1,12 @@
 //! The kernel's connection as streams use it.
 
 use std::io;
-use std::net::Shutdown;
 use std::task::{Context, Poll};
 
 use ekiden_net::socket;
 use ekiden_net::splice::PooledPipe;
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_tcp_info::TcpInfo;
-use socket2::SockRef;
 use tokio::io::Interest;
 
 use super::Connection;
@@ -39,10 +37,6 @@ impl Wire for Connection {
         while matches!(socket::receive(self.socket(), &mut sink), Ok(1..)) {}
     }
 
-    fn unread(&self) -> usize {
-        self.unread()
-    }
-
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_write_ready(cx)
     }
@@ -59,8 +53,8 @@ impl Wire for Connection {
         self.has_pending()
     }
 
-    fn unsent(&self) -> usize {
-        self.unsent()
+    fn ends_by_close(&self) -> bool {
+        self.plain().is_some()
     }
 
     fn may_be_spliced(&self) -> bool {
@@ -80,7 +74,8 @@ impl Wire for Connection {
     }
 
     fn has_unsent(&self) -> bool {
-        socket::has_unsent(self.socket())
+        // To a node an answer of TLS itself waits for the next data.
+        self.is_of_host() && self.has_pending() || socket::has_unsent(self.socket())
     }
 
     fn has_received_end(&self) -> bool {
@@ -104,7 +99,7 @@ impl Wire for Connection {
     }
 
     fn shut_down(&self) -> io::Result<()> {
-        SockRef::from(self.socket()).shutdown(Shutdown::Write)
+        self.shut_down()
     }
 
     fn end_cleanly(&self) {

@@ -6,19 +6,17 @@ pub struct Sink<'a> {
     pub filled: usize,
     /// Takes what `buffer` has no room for.
     overflow: &'a mut Vec<u8>,
-    /// How many records had payload, and how much.
-    pub records: usize,
+    /// How much payload there was.
     pub payload: usize,
 }
 
 impl<'a> Sink<'a> {
     pub fn new(buffer: &'a mut [u8], overflow: &'a mut Vec<u8>) -> Self {
-        Self { buffer, filled: 0, overflow, records: 0, payload: 0 }
+        Self { buffer, filled: 0, overflow, payload: 0 }
     }
 
     /// The payload of a record.
     pub fn put(&mut self, bytes: &[u8]) {
-        self.records += usize::from(!bytes.is_empty());
         self.payload += bytes.len();
         // Once bytes are in `overflow`, all further ones go there, to keep their order.
         let room = if self.overflow.is_empty() { self.buffer.len() - self.filled } else { 0 };

@@ -7,6 +7,8 @@ use indexmap::IndexMap;
 use rustls::crypto::cipher::{OutboundChunks, OutboundPlainMessage};
 use rustls::{ConnectionTrafficSecrets, ContentType, ProtocolVersion};
 
+mod hosts;
+
 use super::*;
 use crate::tls::Prepared;
 use ekiden_keys::{Fingerprint, Identity};
@@ -129,26 +131,37 @@ fn bytes_arrive_whatever_the_pieces_are() {
     }
 }
 
-/// Records of session tickets, 900 each, that an accepting session would send next.
-fn tickets(accepting: Session, records: u64) -> Vec<u8> {
-    let Role::Server(connection) = accepting.role else { panic!("it dials") };
-    let suite = connection.negotiated_cipher_suite().unwrap().tls13().unwrap();
-    let (first, secrets) = connection.dangerous_into_kernel_connection().unwrap().0.tx;
+/// What encrypts a session's next records of TLS 1.3, as it could not itself: `kind` is behind `content` there, and zeros that pad both.
+fn records(session: Session, kind: u8) -> impl FnMut(&[u8], usize) -> Vec<u8> {
+    let (suite, (first, secrets)) = match session.role {
+        Role::Server(own) => (own.negotiated_cipher_suite(), own.dangerous_into_kernel_connection().unwrap().0.tx),
+        Role::Client(own) => (own.negotiated_cipher_suite(), own.dangerous_into_kernel_connection().unwrap().0.tx),
+    };
     let (ConnectionTrafficSecrets::Aes128Gcm { key, iv }
     | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
     | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv }) = secrets
     else {
         panic!("another cipher")
     };
-    let mut encrypter = suite.aead_alg.encrypter(key, iv);
+    let (mut encrypter, mut seq) = (suite.unwrap().tls13().unwrap().aead_alg.encrypter(key, iv), first);
+    move |content, padding| {
+        let inner = [content, &[kind], &vec![0; padding]].concat();
+        // It puts the last byte behind the others itself.
+        let (last, inner) = inner.split_last().unwrap();
+        let (typ, version) = (ContentType::from(*last), ProtocolVersion::TLSv1_2);
+        let record =
+            encrypter.encrypt(OutboundPlainMessage { typ, version, payload: OutboundChunks::Single(inner) }, seq);
+        seq += 1;
+        record.unwrap().encode()
+    }
+}
+
+/// Records of session tickets, 900 each, that an accepting session would send next.
+fn tickets(accepting: Session, count: u64) -> Vec<u8> {
     // RFC 8446 §4.6.1: lifetime, age, no nonce, a ticket of a byte, no extensions.
     let ticket = [&[4, 0, 0, 14][..], &[0; 9], &[0, 1, 7], &[0, 0]].concat().repeat(900);
-    let record = |seq| {
-        let (typ, version) = (ContentType::Handshake, ProtocolVersion::TLSv1_2);
-        let payload = OutboundChunks::Single(&ticket);
-        encrypter.encrypt(OutboundPlainMessage { typ, version, payload }, seq).unwrap().encode()
-    };
-    (first..first + records).flat_map(record).collect()
+    let mut record = records(accepting, 22);
+    (0..count).flat_map(|_| record(&ticket, 0)).collect()
 }
 
 #[test]

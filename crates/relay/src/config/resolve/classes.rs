@@ -21,9 +21,12 @@ impl Resolver<'_> {
             let class = self.class(name.get_ref(), written.get_ref(), limits)?;
             for user in written.get_ref().users.iter().flatten() {
                 let known = |listener: &Spanned<RawListen>| {
-                    let RawListen { users, users_file, .. } = listener.get_ref();
-                    let is_written = users.as_ref().is_some_and(|users| users.get_ref().contains_key(user.get_ref()));
-                    is_written || users_file.is_some()
+                    let RawListen { users, users_file, tls, .. } = listener.get_ref();
+                    let written = users.as_ref().map(Spanned::get_ref).filter(|users| !users.is_empty());
+                    // Which names there are in certificates, their authority alone knows.
+                    let is_certified = || tls.as_ref().is_some_and(|tls| tls.get_ref().client_ca_file.is_some());
+                    written.map_or_else(is_certified, |users| users.contains_key(user.get_ref()))
+                        || users_file.is_some()
                 };
                 if !raw.listen.values().any(known) {
                     return Err(self.error(Some(user.span()), format!("no listener has a user '{}'", user.get_ref())));

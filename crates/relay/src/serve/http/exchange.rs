@@ -1,13 +1,11 @@
 //! One request and its response, which move at the same time.
 
 use std::io;
-use std::net::Shutdown;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ekiden_relay_proto::http::{Body, Chunked, HttpError, Request, Response, parse_response};
-use ekiden_transport::Connection;
-use socket2::SockRef;
+use ekiden_transport::{Connection, wire};
 
 use super::Failed;
 use super::body::Reader;
@@ -71,7 +69,7 @@ impl<'a> Exchange<'a> {
     /// Runs `work` as long as the client is connected and, until the final response has begun, data moves.
     pub async fn attended<T>(&self, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
         let Self { client, limits, has_begun, .. } = self;
-        let leaving = leaving(client.socket(), self.has_body(), limits.pool_idle, has_begun);
+        let leaving = leaving(client, self.has_body(), limits.pool_idle, has_begun);
         tokio::select! {
             biased;
             done = while_moving(limits.response, has_begun, work) => {
@@ -111,9 +109,12 @@ impl<'a> Exchange<'a> {
             return Ok((response, sent));
         }
         // The end of the connection may be the end of the response, and a client that sees it may say no more.
-        if !response.keeps_client {
-            let _ = SockRef::from(self.client.socket()).shutdown(Shutdown::Write);
-        }
+        let sending = async {
+            if !response.keeps_client {
+                let _ = wire::say_end(self.client).await;
+            }
+            sending.await
+        };
         let never = AtomicBool::new(false);
         let sent = tokio::select! {
             sent = while_moving(self.limits.response, &never, sending) => match sent {

@@ -32,7 +32,7 @@ const COMMANDS: &[(&[&str], &str, &[&str])] = &[
     (&["peer", "remove", "b", "-c"], "peer", &["proxy.toml"]),
     (&["measure", "server", "--listen", "127.0.0.1:0", "-c"], "measure server", &["proxy.toml"]),
     (&["measure", "client", "b", "-c"], "measure client", &["proxy.toml"]),
-    (&["measure", "path", "b", "-c"], "measure client", &["proxy.toml"]),
+    (&["measure", "path", "b", "-c"], "measure path", &["proxy.toml"]),
     (&["measure", "monitor", "check", "-c"], "measure monitor", &["monitor.toml"]),
     (&["overlay", "join", "new.toml", "--address", "192.0.2.1:1", "-c"], "overlay join -c", &["proxy.toml"]),
     (&["overlay", "join", "-c", "proxy.toml", "--address", "192.0.2.1:1"], "overlay join", &["members.toml"]),

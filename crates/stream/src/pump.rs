@@ -402,7 +402,7 @@ impl<W: Wire> Pump<W> {
             if n > payload {
                 self.took_header(&scratch[HEADER_BYTES + payload..HEADER_BYTES + n])?;
             }
-            Poll::Ready(sent.map(|()| COPYING * n))
+            Poll::Ready(sent.map(|()| COPYING * n.max(from.take_read())))
         })
     }
 

@@ -22,7 +22,7 @@ use tls::Tls;
 
 mod on_wire;
 mod pieces;
-mod tls;
+pub(crate) mod tls;
 
 /// A connection to a host or a node. It resets when dropped, unless [`Connection::end_cleanly`] was called.
 #[derive(Debug)]
@@ -183,6 +183,11 @@ impl Connection {
             None => receive(&self.socket, buffer),
             Some(tls) => tls.lock().receive(buffer, |room| receive(&self.socket, room)),
         }
+    }
+
+    /// With TLS: how many bytes of the socket were read to receive since this was asked, with what TLS adds.
+    pub fn take_read(&self) -> usize {
+        self.tls.as_ref().map_or(0, |tls| tls.lock().take_read())
     }
 
     /// As [`Connection::try_receive`], but asks the socket in any case. Right after accepting, data is mostly there although

@@ -40,6 +40,11 @@ pub trait Wire: Debug + Sized + Send + Sync + 'static {
     /// Receives what is there, if the event loop knows the connection to be readable. 0 is the end, unless an error was reported before.
     fn try_receive(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
+    /// How many bytes were read from the kernel since this was asked, if these are not those that were received: with TLS.
+    fn take_read(&self) -> usize {
+        0
+    }
+
     /// Whether something is there to be received.
     fn has_unread(&self) -> bool;
 

@@ -27,6 +27,8 @@ pub use quantity::{BitRate, Bytes, Fraction, Time};
 pub fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        // Fillers, variation selectors and tags.
+        || matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Whether a text can be the name of a congestion control: Linux has 15 bytes for it (`TCP_CA_NAME_MAX`), and nobody uses others than these.

@@ -30,7 +30,7 @@ impl<W: Wire> Pump<W> {
             if let Some(passing) = self.passing.take_if(|_| n == due) {
                 self.rest = passing.0;
             }
-            Poll::Ready(Ok(COPYING * n))
+            Poll::Ready(Ok(COPYING * n.max(from.take_read())))
         })
     }
 

@@ -28,6 +28,10 @@ impl Wire for Connection {
         self.try_receive(buffer)
     }
 
+    fn take_read(&self) -> usize {
+        self.take_read()
+    }
+
     fn has_unread(&self) -> bool {
         self.peek_now(&mut [0]).is_ok_and(|n| n > 0)
     }

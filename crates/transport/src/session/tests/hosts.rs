@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::budget::{Payer, Share, paid, pays};
+use crate::connection::tls::Tls;
 use crate::{Connection, HostTls, accept_host};
 
 /// A listener for hosts, and one that trusts it.
@@ -142,6 +143,22 @@ fn who_takes_no_more_holds_nothing_also_in_the_middle_of_a_message() {
     assert!(pair.server.send(b"more", write(&mut pair.down, 1 << 20)).is_err());
     let none = pair.server.receive(&mut [0; 9], read(&mut line, 1 << 20)).map_err(|error| error.kind());
     assert_eq!(none, Err(io::ErrorKind::UnexpectedEof));
+}
+
+/// Who pads, or sends little at a time, uses up a turn by what it costs.
+#[test]
+fn what_is_read_counts_with_what_pads_it() {
+    let mut pair = hosts(&[&TLS13], false).pair(1 << 20);
+    assert!(pair.shake_hands().iter().all(Option::is_none));
+    let mut record = records(pair.client, 23);
+    let tls = Tls::of(pair.server);
+    for padding in [0, 16_000] {
+        let mut line = VecDeque::from(record(b"ls", padding));
+        let all = line.len();
+        assert_eq!(tls.lock().receive(&mut [0; 9], read(&mut line, 1 << 20)).unwrap(), 2);
+        assert_eq!(tls.lock().take_read(), all);
+        assert_eq!(tls.lock().take_read(), 0);
+    }
 }
 
 #[test]

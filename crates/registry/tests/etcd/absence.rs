@@ -216,12 +216,16 @@ fn a_watch_that_has_gone_silent_is_found_out() {
     };
     let (mut proxy, mut w) = behind();
     // Where etcd answers late, a request is made on a further connection.
-    while proxy.connections() != 2 {
+    for _ in 0..10 {
+        if proxy.connections() == 2 {
+            break;
+        }
         w.registry.stop();
         a.wait_names(&["a"]);
         (proxy, w) = behind();
     }
     // Requests have the first connection, and the watch the second.
+    assert_eq!(proxy.connections(), 2);
     proxy.freeze(1);
     let b = Node::join(&cluster, "b", 2);
     let at = Instant::now();

@@ -84,6 +84,8 @@ impl Process {
         command
             .args(["--exact", "common::process::node_process", "--nocapture"])
             .env(CONFIG, &file)
+            // One that panics ends at once: others wait for a second.
+            .env("RUST_BACKTRACE", "0")
             .envs(variables.iter().copied())
             .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();

@@ -73,18 +73,6 @@ pub fn cause(load: &Load) -> Option<Cause> {
     all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, cause)| cause)
 }
 
-/// What of the path limited a load, where the path did. A line that a load left empty at times was not full.
-pub fn path_limit(
-    load: &Load,
-    rows: &[&[Row]],
-    peaks: &[Peak],
-    idle_us: f64,
-    added: Option<Added>,
-) -> Option<PathLimit> {
-    path_limit_while_sending(load, rows, peaks, idle_us, added)
-        .filter(|limit| *limit != PathLimit::Line || !stands_still(load))
-}
-
 /// Whether lost segments held a load up for much of its time, as runs of losses do.
 fn stands_still(load: &Load) -> bool {
     let mut tenths = load.tenths_bytes.clone();
@@ -93,12 +81,17 @@ fn stands_still(load: &Load) -> bool {
     load.retransmits > 0 && tenths.len() >= TENTHS_LEAST && (tenths[tenths.len() / 2] as f64) < best * LULL_PART
 }
 
-/// The same, of the time in which it was not held up.
+/// A full line, unless the load left it empty at times.
+fn full_line(load: &Load) -> Option<PathLimit> {
+    (!stands_still(load)).then_some(PathLimit::Line)
+}
+
+/// What of the path limited a load, where the path did.
 ///
 /// `rows` are the samples of each sender, `peaks` how evenly the only receiver's bytes came. A queue that grows under load shows a line;
 /// losses without a queue show a policer where an episode takes much of a window at once, and random loss where it takes single segments.
 /// `added` is what small messages took longer.
-fn path_limit_while_sending(
+pub fn path_limit(
     load: &Load,
     rows: &[&[Row]],
     peaks: &[Peak],
@@ -135,7 +128,7 @@ fn path_limit_while_sending(
     let is_short = onsets.len() < ONSETS_LEAST;
     let has_overflowed = || firsts.iter().any(|first| first.is_overflow(base_us));
     if is_short && (is_saturated != Some(false) || onsets.is_empty()) && has_overflowed() {
-        return Some(PathLimit::Line);
+        return full_line(load);
     }
     // A window that is sent at once makes a queue of its own, also where the line is not full.
     let outruns = outruns(rows, load.goodput_bit_s);
@@ -143,7 +136,7 @@ fn path_limit_while_sending(
     // A median round trip of this length shows a line that is full at least half of the time, however unevenly its packets came.
     let deep_us = DEEP * base_us + QUEUE_LEAST_US;
     if load.rtt.p50_us > deep_us || (is_uneven != Some(true) && is_full()) {
-        return Some(PathLimit::Line);
+        return full_line(load);
     }
     // On a line that is little faster than the policer, even few segments make round trips longer by themselves.
     let short_us = if outruns { deep_us } else { policed_us(base_us) };

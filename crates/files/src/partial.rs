@@ -3,6 +3,7 @@
 //! A writer holds a lock (flock) on its file, which the kernel releases however the process ends. A later writer of the same
 //! name removes each file without a lock.
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -117,8 +118,16 @@ impl Partial {
         let mut builder = tempfile::Builder::new();
         builder.prefix(&begins).suffix(ENDING).rand_bytes(DRAWN);
         loop {
-            // Only the name is drawn there.
-            let drawn = builder.make_in("/", |drawn| place.create(drawn.file_name().unwrap_or_default(), mode))?;
+            // Only the name is drawn there, which an error would show.
+            let refused = Cell::new(None);
+            let create = |drawn: &Path| {
+                place
+                    .create(drawn.file_name().unwrap_or_default(), mode)
+                    .inspect_err(|error| refused.set(error.raw_os_error()))
+            };
+            let drawn = builder
+                .make_in("/", create)
+                .map_err(|error| refused.get().map_or(error, io::Error::from_raw_os_error))?;
             let (file, drawn) = drawn.keep().map_err(|kept| kept.error)?;
             let name = drawn.file_name().unwrap_or_default().to_owned();
             let lock = match Flock::lock(file.try_clone()?, FlockArg::LockExclusiveNonblock) {

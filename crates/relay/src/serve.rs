@@ -34,6 +34,7 @@ use crate::shared::{Current, InFlightGuard, Node, Permit};
 use crate::stream::{Duplex, Expiry, Observed, Side};
 use failed::Asked;
 use mixed::Protocol;
+use secure::Secured;
 
 /// A stream's connections when it has ended.
 type Late = closing::Late<Connection, Free>;
@@ -108,7 +109,10 @@ async fn prepare(
         ListenerKind::Forward { .. } => forward::prepare(node, &listener, stream, caller).await,
         ListenerKind::Transparent { .. } => transparent::prepare(node, &listener, stream, caller).await,
         ListenerKind::Socks5 { .. } | ListenerKind::Http { .. } | ListenerKind::Mixed { .. } => {
-            let client = Box::pin(secure::accept(node, &listener, stream, caller)).await?;
+            let client = match &listener.tls {
+                None => (stream.into(), Secured::default()),
+                Some(tls) => Box::pin(secure::accept(node, &listener, tls, stream, caller)).await?,
+            };
             let protocol = match &listener.kind {
                 ListenerKind::Http { .. } => Protocol::Http,
                 ListenerKind::Mixed { .. } => mixed::protocol(node, &client.0, caller).await?,

@@ -206,6 +206,13 @@ fn a_target_is_checked_without_a_trace() {
 }
 
 #[test]
+fn an_error_names_no_other_place() {
+    // Nobody may make files there.
+    let said = write(Path::new("/proc/a.json"), b"1").unwrap_err().to_string();
+    assert!(said.contains("os error") && !said.contains("partial") && !said.contains("at path"), "{said}");
+}
+
+#[test]
 fn a_private_file_is_its_owners_whatever_was_there() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new/a.json");

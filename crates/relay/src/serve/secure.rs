@@ -35,15 +35,15 @@ impl Secured {
     }
 }
 
-/// The connection of a client, behind the handshake if its listener wants TLS. `None` if it has failed, and the client was told so; or if
-/// too many others shake hands, and this was the oldest of the client that has most.
+/// The connection of a client, behind the handshake. `None` if it has failed, and the client was told so; or if too many others shake hands,
+/// and this was the oldest of the client that has most.
 pub(super) async fn accept(
     node: &Node,
     listener: &Listener,
+    tls: &Arc<ListenerTls>,
     client: TcpStream,
     caller: Caller,
 ) -> Option<(Connection, Secured)> {
-    let Some(tls) = &listener.tls else { return Some((client.into(), Secured::default())) };
     let (limit, key) = (node.config().limits.handshake, ClientKey::from(caller.address().ip()));
     let place = node.add_shaking(key);
     tokio::select! {

@@ -321,7 +321,8 @@ impl World {
         Ok(n)
     }
 
-    pub fn send(&mut self, end: usize, bytes: &[u8]) -> io::Result<usize> {
+    /// Whether the kernel takes something to send now.
+    fn may_send(&mut self, end: usize) -> io::Result<()> {
         let of = &mut self.ends[end];
         if of.is_broken || of.is_shut || of.error.is_some() {
             return Err(of.error.take().unwrap_or(ErrorKind::BrokenPipe).into());
@@ -335,6 +336,11 @@ impl World {
             self.ends[end].writable = false;
             return Err(self.not_now(end));
         }
+        Ok(())
+    }
+
+    pub fn send(&mut self, end: usize, bytes: &[u8]) -> io::Result<usize> {
+        self.may_send(end)?;
         let n = bytes.len().min(self.ends[end].room());
         let n = self.part(n);
         self.ends[end].queued.extend(&bytes[..n]);
@@ -380,19 +386,7 @@ impl World {
 
     /// The same, if the event loop knows that it may.
     pub fn sends_close(&mut self, end: usize) -> io::Result<()> {
-        let of = &mut self.ends[end];
-        if of.is_broken || of.is_shut || of.error.is_some() {
-            return Err(of.error.take().unwrap_or(ErrorKind::BrokenPipe).into());
-        }
-        if of.room() == 0 {
-            of.wants_room = true;
-            of.writable = false;
-            return Err(ErrorKind::WouldBlock.into());
-        }
-        if self.chance(self.tuning.not_now) {
-            self.ends[end].writable = false;
-            return Err(self.not_now(end));
-        }
+        self.may_send(end)?;
         let of = &mut self.ends[end];
         (of.has_said_close, of.owes_close) = (true, false);
         Ok(())

@@ -76,7 +76,7 @@ fn sigterm_lets_streams_end_and_resets_those_that_do_not() {
             assert!(!ends_cleanly(&mut client));
             assert!(!ends_cleanly(&mut server));
         }
-        assert!(process.ends_within(PATIENCE));
+        process.ensure_ends();
         assert!(process.child.wait().unwrap().success());
     }
 }
@@ -102,7 +102,7 @@ fn a_new_process_takes_the_listener_over_while_streams_of_the_old_one_go_on() {
     assert!(old.child.try_wait().unwrap().is_none(), "its stream runs");
     drop(client.shutdown(Shutdown::Write));
     drop(server);
-    assert!(old.ends_within(PATIENCE));
+    old.ensure_ends();
     assert!(old.child.wait().unwrap().success());
 }
 
@@ -147,7 +147,7 @@ fn a_second_signal_ends_at_once() {
     process.signal(Signal::SIGINT);
     wait_until("nobody accepts", || std::net::TcpStream::connect(process.addresses[0]).is_err());
     process.signal(Signal::SIGTERM);
-    assert!(process.ends_within(PATIENCE));
+    process.ensure_ends();
     assert!(!ends_cleanly(&mut client));
 }
 

@@ -80,7 +80,7 @@ fn clients_of(texts: &[&str], client: impl Fn() -> Result<(), String> + Sync) ->
             let new = node.replace("replaces", texts.next().unwrap());
             assert!(!is_same || new.first.iter().any(|line| line.contains("is taken over from process")));
             let mut old = std::mem::replace(&mut node, new);
-            assert!(old.ends_within(PATIENCE));
+            old.ensure_ends();
         }
     };
     clients_during(replace, client)
@@ -245,7 +245,7 @@ fn a_full_node_that_stops_keeps_no_address() {
         stream.read_exact(&mut [0; 7]).unwrap();
     }
     drop(running);
-    assert!(old.ends_within(PATIENCE));
+    old.ensure_ends();
 }
 
 #[test]
@@ -344,6 +344,6 @@ fn no_stream_fails_while_an_exit_is_replaced() {
             drop(new.unwrap().join().unwrap());
         });
         drop(long);
-        assert!(old.ends_within(PATIENCE));
+        old.ensure_ends();
     }
 }

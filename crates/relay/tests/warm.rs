@@ -219,7 +219,7 @@ fn they_do_not_hold_up_a_node_that_stops() {
     let mut process = Process::start("warm-stop", &text);
     let mut idle = [accept_node(&listener), accept_node(&listener)];
     process.signal(Signal::SIGTERM);
-    assert!(process.ends_within(PATIENCE));
+    process.ensure_ends();
     for stream in &mut idle {
         assert!(ends_cleanly(stream));
     }

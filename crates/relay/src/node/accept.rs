@@ -158,23 +158,26 @@ impl Acceptor {
                     Held::Passed => {}
                     Held::Lent => pending().await,
                     Held::Here => {
-                        self.take_for(UNDER_WAY, &socket, &mut busy).await;
+                        self.take_for(UNDER_WAY, &socket, &held, &mut busy).await;
                         held.ignore_new(socket.socket());
-                        self.take_for(UNDER_WAY_LAST, &socket, &mut busy).await;
+                        self.take_for(UNDER_WAY_LAST, &socket, &held, &mut busy).await;
                         drop(steering.take());
                         // Those that wait for room in a full node are served as well.
-                        while has_waiting(socket.socket()) && self.take(&socket, || socket.accept(), true).await {}
+                        while has_waiting(socket.socket()) && self.take_last(&socket, &held, || socket.accept()).await {
+                        }
                     }
                     Held::Asked => {
                         // An error means that there is no filter.
                         drop(steer::hear_new(socket.socket()));
-                        self.take_all(&socket, &mut busy).await;
+                        self.take_all(&socket, &held, &mut busy).await;
                     }
                     Held::Wanted => {
                         held.ignore_new(socket.socket());
-                        self.take_for(UNDER_WAY, &socket, &mut busy).await;
+                        self.take_for(UNDER_WAY, &socket, &held, &mut busy).await;
                         // Another process waits for the address: there is no time for those that wait for room.
-                        while self.node.is_full().is_none() && self.take(&socket, || socket.accept(), true).await {}
+                        while self.node.is_full().is_none() && self.take_last(&socket, &held, || socket.accept()).await
+                        {
+                        }
                     }
                 }
             };
@@ -194,18 +197,39 @@ impl Acceptor {
         }
     }
 
-    async fn take_for(&mut self, most: Duration, socket: &Listening, busy: &mut Option<InFlightGuard>) {
+    async fn take_for(&mut self, most: Duration, socket: &Listening, held: &Holder, busy: &mut Option<InFlightGuard>) {
         // It has no other end.
-        let _ = tokio::time::timeout(most, self.take_all(socket, busy)).await;
+        let _ = tokio::time::timeout(most, self.take_all(socket, held, busy)).await;
     }
 
     /// Accepts without an end. `busy` is given back once the queue was empty.
-    async fn take_all(&mut self, socket: &Listening, busy: &mut Option<InFlightGuard>) {
-        while self.take(socket, || socket.accept(), true).await {}
+    async fn take_all(&mut self, socket: &Listening, held: &Holder, busy: &mut Option<InFlightGuard>) {
+        while self.take_last(socket, held, || socket.accept()).await {}
         drop(busy.take());
         while let Ok(mut ready) = socket.ready().await {
-            while self.take(socket, || ready.accept(), true).await {}
+            while self.take_last(socket, held, || ready.accept()).await {}
         }
+    }
+
+    /// Accepts one connection of a socket that is to be closed. Takes none, and does not return, while another process has the socket: that
+    /// accepts, and this worker may not have heard of it yet.
+    async fn take_last(
+        &mut self,
+        socket: &Listening,
+        held: &Holder,
+        accept: impl FnOnce() -> Option<io::Result<(StdStream, SocketAddr)>>,
+    ) -> bool {
+        let mut is_ours = true;
+        let accept = || {
+            let accepted = held.while_ours(accept);
+            is_ours = accepted.is_some();
+            accepted.flatten()
+        };
+        let may_be_more = self.take(socket, accept, true).await;
+        if !is_ours {
+            pending::<()>().await;
+        }
+        may_be_more
     }
 }
 

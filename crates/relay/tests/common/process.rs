@@ -130,6 +130,12 @@ impl Process {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
+    /// Fails with what it has written otherwise.
+    pub fn ensure_ends(&mut self) {
+        let ends = self.ends_within(PATIENCE);
+        assert!(ends, "the node runs on; it has said {:#?}", self.lines.try_iter().collect::<Vec<_>>());
+    }
+
     pub fn ends_within(&mut self, limit: Duration) -> bool {
         let start = Instant::now();
         while start.elapsed() < limit {

@@ -87,6 +87,12 @@ impl Holder {
         })
     }
 
+    /// Does this unless another process has the sockets, and before one can. `None` if one has them.
+    pub fn while_ours<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let state = self.0.borrow();
+        (!matches!(state.held, Held::Lent | Held::Passed)).then(work)
+    }
+
     /// Lets no connection begin on `socket` from now on, where no other process has it, had it or is promised it.
     pub fn ignore_new(&self, socket: &TcpListener) {
         self.change(|state| {
@@ -197,8 +203,10 @@ mod tests {
         assert!(holder.promise());
         assert!(!holder.while_here(|| panic!("it is promised")));
         assert!(!holder.lend(|| false) && holder.held() == Held::Asked);
+        assert!(holder.while_ours(|| ()).is_some(), "it accepts as long as the other does not");
         // Another one is promised it, too.
         assert!(holder.promise() && holder.lend(|| true));
+        assert!(holder.while_ours(|| panic!("the other accepts")).is_none());
         assert!(!holder.promise() && !holder.lend(|| true));
         holder.forget(Held::Lent);
         assert_eq!(holder.held(), Held::Asked);

@@ -47,6 +47,14 @@ struct Heard {
     legs: BTreeMap<String, (ToldLeg, Time)>,
 }
 
+/// What one end of a leg says of it.
+#[derive(Default)]
+struct Said {
+    /// That nothing succeeds on it.
+    has_failed: bool,
+    holds: Option<Holds>,
+}
+
 impl Known {
     /// Of the node of this name.
     pub fn of_node(name: &str) -> Self {
@@ -128,38 +136,37 @@ impl Known {
     /// both say, so that neither can seem nearer than it is. `None` if one of them says that the leg has failed, or no round
     /// trip is known.
     pub fn leg(&self, from: &str, to: &str, now: Time) -> Option<Holds> {
-        if self.has_failed(from, to, now) || self.has_failed(to, from, now) {
-            return None;
-        }
         let there = self.says(from, to, now);
         let back = self.says(to, from, now);
+        if there.has_failed || back.has_failed {
+            return None;
+        }
+        let (there, back) = (there.holds, back.holds);
         let rtt = there.iter().chain(&back).map(|holds| holds.rtt).max()?;
         let of = |holds: Holds| Holds { rtt, ..holds };
         there.map(of).or_else(|| back.map(|back| Holds { rate: None, carried: BitRate(0), ..of(back) }))
     }
 
     /// What one end says of a leg.
-    fn says(&self, from: &str, to: &str, now: Time) -> Option<Holds> {
+    fn says(&self, from: &str, to: &str, now: Time) -> Said {
         if from == self.name {
-            return self.own.get(to)?.holds(now);
+            let own = |leg: &Leg| Said { has_failed: leg.is_shunned(now), holds: leg.holds(now) };
+            return self.own.get(to).map_or(Said::default(), own);
         }
-        let (leg, at) = self.told.get(from)?.legs.get(to)?;
+        let Some((leg, at)) = self.told.get(from).and_then(|heard| heard.legs.get(to)) else { return Said::default() };
         let since = now.since(*at);
         let holds = leg.holds(since);
         let credit = self.credit(from, now);
         let believed = |rate: BitRate| BitRate((rate.0 as f64 * credit) as u64);
         // The age is that of the rate, where one is told; the round trip was fresh when it was told.
         let rate = holds.rate.filter(|_| holds.age <= RATE_HOLDS).map(|rate| BitRate(believed(rate).0.max(1)));
-        (since <= RTT_HOLDS).then_some(Holds { rate, carried: believed(holds.carried), ..holds })
+        let holds = Holds { rate, carried: believed(holds.carried), ..holds };
+        Said { has_failed: leg.failed && since < SHUNNED, holds: (since <= RTT_HOLDS).then_some(holds) }
     }
 
     /// Whether `from` says that nothing succeeds on its leg to the other.
     pub fn has_failed(&self, from: &str, to: &str, now: Time) -> bool {
-        if from == self.name {
-            return self.is_shunned(to, now);
-        }
-        let said = self.told.get(from).and_then(|heard| heard.legs.get(to));
-        said.is_some_and(|(leg, at)| leg.failed && now.since(*at) < SHUNNED)
+        self.says(from, to, now).has_failed
     }
 
     /// Whether nothing succeeds on the leg to a node, and no other node is known to have a leg to it.

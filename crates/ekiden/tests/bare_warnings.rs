@@ -30,8 +30,8 @@ const BARE: &[(&str, usize, &str)] = &[
     ("service/src/announce.rs", 1, "once at the start"),
     (
         "service/src/followed.rs",
-        2,
-        "once for each reason for which a file of the operator's is not taken, and when it becomes empty",
+        3,
+        "once for each reason for which a file of the operator's is not taken, when it becomes empty, and when it never stays",
     ),
     ("service/src/reload.rs", 2, "at a reload"),
     ("service/src/throttle.rs", 1, "the throttle itself"),

@@ -53,6 +53,7 @@ pub fn trials() -> Vec<Trial> {
             ("GATE", block(GUIDE, "toml proxy gate.toml")?),
             ("CERTIFICATES", block(GUIDE, "sh certificates")?),
             ("DOCS", block(GUIDE, "sh tls")?),
+            ("OWN", block(GUIDE, "sh own certificate")?),
         ];
         in_lab(&chain(1, "router"), TLS, &blocks)
     }));

@@ -9,7 +9,7 @@
 //! `sh measure-server` are measuring servers, which start; `sh measure` is run with the README's two nodes, one of which such a server
 //! serves, and `sh measure-open` with a server that serves everyone.
 //! `sh lab-run` is run by `lab.rs`, `sh watch` by `watch.rs`, and `sh overlay`, `sh overlay-run`, `sh asked`, `sh etcd` and `sh etcd-serve` by `overlay.rs`,
-//! `sh install` by `units.rs`, `sh reproduce` and `toml reproduce` by `reproduce.rs`, `sh certificates` and `sh tls` by `clients.rs`.
+//! `sh install` by `units.rs`, `sh reproduce` and `toml reproduce` by `reproduce.rs`, `sh certificates`, `sh tls` and `sh own certificate` by `clients.rs`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -21,7 +21,7 @@ mod der;
 mod own;
 
 use der::Parts;
-pub use der::{has_odd_common_name, subject_name};
+pub use der::{date, has_odd_common_name, subject_name};
 
 /// A certificate that ends so soon is told beforehand, or in the last tenth of its time if that is shorter.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -293,11 +293,11 @@ fn untimely(file: &Path, certificates: &[CertificateDer<'_>], now: SystemTime) -
         let soon = (SOON.as_secs() as i64).min((until - from) / 10);
         let which = if certificates.len() == 1 { "it".into() } else { format!("certificate {}", at + 1) };
         let what = if now < from {
-            format!("{which} is not valid before {}: is this host's clock right?", der::date(from))
+            format!("{which} is not valid before {}: is this host's clock right?", date(from))
         } else if now > until {
-            format!("{which} has expired on {}: renew it and send SIGHUP", der::date(until))
+            format!("{which} has expired on {}: renew it and send SIGHUP", date(until))
         } else if now > until - soon {
-            format!("{which} expires on {}: renew it and send SIGHUP", der::date(until))
+            format!("{which} expires on {}: renew it and send SIGHUP", date(until))
         } else {
             return None;
         };

@@ -4,6 +4,8 @@ mod certificate;
 mod identity;
 mod random;
 
-pub use certificate::{Authorities, Certificate, CertificateError, certificates, has_odd_common_name, subject_name};
+pub use certificate::{
+    Authorities, Certificate, CertificateError, certificates, date, has_odd_common_name, subject_name,
+};
 pub use identity::{Fingerprint, FingerprintError, Identity, KeyFileError, generate_shared, load_shared};
 pub use random::random_secret;

@@ -89,3 +89,18 @@ fn heads_that_do_not_end_leave_memory_to_others() {
     let mut refused = open.into_iter().find(is_told).unwrap();
     assert!(read_head(&mut refused).starts_with("HTTP/1.1 503 "));
 }
+
+#[test]
+fn beginnings_of_heads_leave_memory_to_others() {
+    // Where each held what is read at once, 64 would fill it.
+    let text = "threads = 2\n[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n\
+        [limits]\nmemory = \"1MiB\"\nhandshake = \"100s\"\n";
+    let process = Process::start("beginnings", text);
+    let mut open: Vec<TcpStream> = (0..300).map(|_| connect(process.addresses[0])).collect();
+    open.iter_mut().for_each(|stream| stream.write_all(b"G").unwrap());
+    let (target, mut stream) = (late_echo(), connect(process.addresses[0]));
+    write!(stream, "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").unwrap();
+    let answer = read_head(&mut stream);
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(exchange(stream, b"served"), b"served");
+}

@@ -16,6 +16,9 @@ use ekiden_files::{ConfigError, ReadError};
 /// How often files are checked for changes.
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// A file that has changed at so many checks in turn is warned of.
+const CHANGES_MOST: u32 = 10;
+
 /// What a file says.
 pub struct Content<T> {
     version: Version,
@@ -66,7 +69,14 @@ pub struct Followed<T> {
     is_empty: fn(&T) -> bool,
     content: RwLock<Content<T>>,
     /// What the last check found.
-    checked: Mutex<Version>,
+    checked: Mutex<Checked>,
+}
+
+/// What a check found.
+struct Checked {
+    version: Version,
+    /// How many checks in turn have found another file than the one before.
+    changes: u32,
 }
 
 /// A followed file, whatever it says.
@@ -151,7 +161,7 @@ impl<T> Followed<T> {
         let version = Version::of(&file);
         let value = Arc::new(read(&file)?);
         let content = RwLock::new(Content { version, failure: None, was_read: true, value });
-        Ok(Self { file, read, is_empty, content, checked: Mutex::new(version) })
+        Ok(Self { file, read, is_empty, content, checked: Mutex::new(Checked { version, changes: 0 }) })
     }
 
     /// Its path.
@@ -173,8 +183,20 @@ impl<T> Followed<T> {
 impl<T: Default + Send + Sync> Follow for Followed<T> {
     fn has_changed(&self) -> bool {
         let version = Version::of(&self.file);
-        let before = mem::replace(&mut *self.checked.lock().unwrap_or_else(PoisonError::into_inner), version);
-        version == before && !self.content.read().unwrap_or_else(PoisonError::into_inner).is_current(&self.file)
+        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if mem::replace(&mut checked.version, version) == version {
+            checked.changes = 0;
+            return !self.content.read().unwrap_or_else(PoisonError::into_inner).is_current(&self.file);
+        }
+        checked.changes = checked.changes.saturating_add(1);
+        if checked.changes == CHANGES_MOST {
+            let checks = CHECK_INTERVAL * CHANGES_MOST;
+            tracing::warn!(
+                "{}: has changed at each look for {checks:?}, and is read once it stays as it is for {CHECK_INTERVAL:?}: what it said before counts",
+                self.file.display()
+            );
+        }
+        false
     }
 
     fn refresh(&self) -> bool {

@@ -23,6 +23,10 @@ use crate::tls::provider;
 /// The memory that a host may hold until its handshake is over: that of a node, and a record behind its hello.
 pub const UNPROVEN_HOST_BYTES: usize = UNPROVEN_BYTES + CERTIFICATE_MOST;
 
+/// Clients are told the names of the authorities if these take at most so many bytes: half of what a message can hold. Without them a client
+/// chooses its certificate by itself (RFC 5246 §7.4.4).
+const NAMES_MOST: usize = 1 << 15;
+
 /// What a listener for clients shows, and whom it asks for a certificate: ready for connections.
 #[derive(Clone)]
 pub struct HostTls(Arc<ServerConfig>);
@@ -41,8 +45,12 @@ impl HostTls {
         let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
         let builder = match authorities {
             Some(authorities) => {
-                let verifier = WebPkiClientVerifier::builder_with_provider(authorities.roots(), provider()).build();
-                builder.with_client_cert_verifier(verifier.map_err(|why| Error::General(why.to_string()))?)
+                let roots = authorities.roots();
+                // Each name stands behind its length (RFC 8446 §4.2.4).
+                let names: usize = roots.subjects().iter().map(|name| 2 + name.as_ref().len()).sum();
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
+                let verifier = if names > NAMES_MOST { verifier.clear_root_hint_subjects() } else { verifier };
+                builder.with_client_cert_verifier(verifier.build().map_err(|why| Error::General(why.to_string()))?)
             }
             None => builder.with_no_client_auth(),
         };

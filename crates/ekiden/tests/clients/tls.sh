@@ -1,4 +1,4 @@
-# HTTPS proxies, and SOCKS5 inside TLS, with clients' certificates: $GATE, $CERTIFICATES and $DOCS are those of docs/guide/http-ftp.md.
+# HTTPS proxies, and SOCKS5 inside TLS, with clients' certificates: $GATE, $CERTIFICATES, $DOCS and $OWN are those of docs/guide/http-ftp.md.
 serve
 echo '127.0.0.1 gate.example' >> /etc/hosts
 umask 077
@@ -94,3 +94,28 @@ await 20 grep -q 'stays as it was' gate.log
 grep -q 'certificate file .*is not the certificate of the key in' gate.log
 [ "$(serial)" = "$second" ]
 kill $node
+
+# A node's own certificate, as the documentation has it. A node of the same name with another key is refused.
+echo '127.0.0.1 gate' >> /etc/hosts
+rm .curlrc
+for port in 3443 3444; do
+  "$EKIDEN" keygen $port.key > /dev/null
+  {
+    echo 'name = "gate"'
+    echo "key_file = \"$port.key\""
+    echo '[listen.web]'
+    echo 'kind = "http"'
+    echo "address = \"127.0.0.1:$port\""
+    echo 'tls = {}'
+    echo '[exit]'
+    echo 'allow = ["10.77.0.0/16"]'
+  } > $port.toml
+  "$EKIDEN" proxy -c $port.toml > $port.out 2> $port.log &
+  await 20 grep -q ready $port.out
+done
+rm page
+eval "${OWN//https:\/\/example.jp\//http://server:8080/file}" 2>> openssl.log
+cmp served/file page
+if curl -sS --proxy https://gate:3444 --proxy-cacert own.pem http://server:8080/file -o none 2> why; then exit 1; fi
+grep -qi certificate why
+kill $(jobs -p)

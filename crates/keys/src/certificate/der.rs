@@ -196,7 +196,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// A time as people read it, in UTC.
+/// A time in seconds since 1970, as people read it, in UTC.
 pub fn date(seconds: i64) -> String {
     let (mut day, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (mut year, mut month) = (1970 + day / 366, 1);

@@ -10,7 +10,7 @@ use crate::access::quota::ClientKey;
 use crate::shared::Node;
 
 /// A request is long if this many bytes of it have come and it is not complete.
-const LONG: usize = 1 << 10;
+pub(super) const LONG: usize = 1 << 10;
 
 /// A request that is not complete.
 pub(super) struct Begun<'a> {

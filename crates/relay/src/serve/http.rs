@@ -206,7 +206,13 @@ impl Client<'_> {
         loop {
             self.node.settled().await;
             if !self.renew() {
-                return Err(HttpError { status: 503, reason: "this proxy does not listen here any more" });
+                let reason = match self.secured.is_taken_by(&self.listener) {
+                    true => "this proxy does not listen here any more",
+                    false => {
+                        "what this proxy asks of its clients by TLS has changed since this connection began: connect again"
+                    }
+                };
+                return Err(HttpError { status: 503, reason });
             }
             let mut request = parse_request(head, self.limits.http_fields as usize)?;
             // Also of an answer that this node makes itself.

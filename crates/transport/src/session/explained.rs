@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ekiden_keys::date;
 use ekiden_relay_proto::leg::VERSIONS;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
 
@@ -58,13 +59,48 @@ pub fn explained_of_host(error: &Error) -> io::Error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             io::Error::new(PermissionDenied, "its certificate was signed by none of client_ca_file")
         }
+        Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. }) => {
+            io::Error::new(PermissionDenied, format!("its certificate ended on {}", date(not_after.as_secs() as i64)))
+        }
+        Error::InvalidCertificate(CertificateError::NotValidYetContext { not_before, .. }) => {
+            let begins = date(not_before.as_secs() as i64);
+            io::Error::new(PermissionDenied, format!("its certificate is not valid before {begins}"))
+        }
         Error::InvalidCertificate(why) => io::Error::new(PermissionDenied, format!("its certificate: {why}")),
         Error::AlertReceived(
             alert @ (A::UnknownCA | A::BadCertificate | A::CertificateUnknown | A::CertificateExpired),
         ) => io::Error::new(PermissionDenied, format!("it does not accept this listener's certificate ({alert:?})")),
+        // TLS 1.1 has no such extension.
+        Error::PeerIncompatible(
+            PeerIncompatible::SignatureAlgorithmsExtensionRequired | PeerIncompatible::Tls12NotOfferedOrEnabled,
+        ) => io::Error::new(InvalidData, "it speaks no TLS newer than 1.1: TLS 1.2 and 1.3 are spoken here"),
         Error::NoApplicationProtocol => {
             io::Error::new(InvalidData, "it offers other protocols alone (ALPN): http/1.1 is spoken here")
         }
         other => io::Error::new(InvalidData, format!("TLS: {other}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustls::pki_types::UnixTime;
+
+    use super::*;
+
+    #[test]
+    fn a_hosts_certificate_or_version_that_is_too_old_is_told_in_words() {
+        let day = |days: u64| UnixTime::since_unix_epoch(Duration::from_secs(days * 86_400));
+        let expired = CertificateError::ExpiredContext { time: day(20_000), not_after: day(19_000) };
+        let early = CertificateError::NotValidYetContext { time: day(19_000), not_before: day(20_000) };
+        let old = PeerIncompatible::SignatureAlgorithmsExtensionRequired;
+        for (error, said) in [
+            (Error::InvalidCertificate(expired), "its certificate ended on 2022-01-08 at 00:00 UTC"),
+            (Error::InvalidCertificate(early), "its certificate is not valid before 2024-10-04 at 00:00 UTC"),
+            (Error::PeerIncompatible(old), "it speaks no TLS newer than 1.1: TLS 1.2 and 1.3 are spoken here"),
+        ] {
+            assert_eq!(explained_of_host(&error).to_string(), said);
+        }
     }
 }

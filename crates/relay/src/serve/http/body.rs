@@ -52,6 +52,14 @@ impl Reader {
         std::mem::replace(&mut self.buffer, rest)
     }
 
+    /// Gives back the room behind what was read, where that is at most `most` bytes: whoever has said little may stay silent for long.
+    pub fn shrink_small(&mut self, most: usize) {
+        if self.buffer.len() <= most {
+            self.buffer.shrink_to_fit();
+            self.holding.set(self.buffer.capacity());
+        }
+    }
+
     /// Waits for data and appends it to the buffer. False at the end of the stream.
     pub async fn more(&mut self, from: &Connection) -> Result<bool, PumpError> {
         loop {

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::{Client, Failed};
 use crate::access::quota::ClientKey;
-use crate::serve::begun::Begun;
+use crate::serve::begun::{Begun, LONG};
 use crate::serve::http::body::Reader;
 use crate::shared::ABOUT_TO_ASK;
 use crate::stream::PumpError;
@@ -98,6 +98,7 @@ async fn request_head(
         if let Some(length) = found.map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))? {
             return Ok(Some(reader.take(length)));
         }
+        reader.shrink_small(LONG);
         let is_more = begun.wait(from, reader.buffer.len(), is_more(reader, from)).await;
         if !is_more.ok_or_else(crowded)?? {
             return Ok(None);

@@ -20,6 +20,11 @@ struct Hosts {
 }
 
 fn hosts(versions: &[&'static SupportedProtocolVersion], asks: bool) -> Hosts {
+    hosts_beside(0, versions, asks)
+}
+
+/// Beside the authority of the client the listener takes so many others, whose names take 1 KiB each.
+fn hosts_beside(others: usize, versions: &[&'static SupportedProtocolVersion], asks: bool) -> Hosts {
     let own = Certificate::of(&identity(), "city").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ca.pem");
@@ -27,7 +32,14 @@ fn hosts(versions: &[&'static SupportedProtocolVersion], asks: bool) -> Hosts {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     let above = KeyPair::generate().unwrap();
-    std::fs::write(&file, params.self_signed(&above).unwrap().pem()).unwrap();
+    let mut pem = params.self_signed(&above).unwrap().pem();
+    for number in 0..others {
+        let mut other = params.clone();
+        let unit = format!("{number:01000}");
+        other.distinguished_name.push(rcgen::DnType::OrganizationalUnitName, unit);
+        pem += &other.self_signed(&above).unwrap().pem();
+    }
+    std::fs::write(&file, pem).unwrap();
     let above = rcgen::Issuer::new(params, above);
     let signed = CertificateParams::new(vec!["alice".into()]).unwrap().signed_by(&key, &above).unwrap();
     let authorities = asks.then(|| Authorities::load(&file).unwrap());
@@ -75,6 +87,17 @@ fn with_a_host_each_side_may_end_and_the_other_goes_on() {
             }
             assert_eq!(pair.client.receive(&mut got, read(&mut pair.down, 1 << 20)).unwrap(), 0);
             assert!(pair.down.is_empty());
+        }
+    }
+}
+
+#[test]
+fn any_number_of_authorities_is_taken() {
+    for version in [&TLS12, &TLS13] {
+        for others in [1, 31, 32, 63, 64, 65, 100] {
+            let mut pair = hosts_beside(others, &[version], true).pair(1 << 20);
+            assert!(pair.shake_hands().iter().all(Option::is_none), "{others}");
+            assert!(pair.server.peer_key().is_some());
         }
     }
 }

@@ -53,6 +53,16 @@ fn streams_of_second(overlay: &Overlay) -> u64 {
     exits.filter(|exit| exit.exit == overlay.name(1)).map(|exit| exit.streams).sum()
 }
 
+/// Whether all streams to one of three destinations go out at the second node. Where one of them is late, for the machine is busy, another exit
+/// is first, and has that destination from then on.
+fn second_is_taken(overlay: &Overlay) -> bool {
+    (0..3).any(|_| {
+        let (echo, before) = (echo(), streams_of_second(overlay));
+        assert!((0..4).all(|_| is_served(overlay, echo)));
+        streams_of_second(overlay) == before + 4
+    })
+}
+
 #[test]
 fn an_exit_that_answers_questions_and_opens_nothing_is_stood_in_for() {
     let (address, given) = sick(Sickness::Mute);
@@ -117,9 +127,7 @@ fn a_destination_that_does_not_answer_is_told_in_time_and_demotes_no_exit() {
     assert_eq!(asks_for_silence(&overlay), 6);
     // Twice `limits.connect` on the only path, a quarter more for the one that stands in, and room for a late host.
     assert!(begun.elapsed() < 5 * Duration::from_secs(2), "{:?}", begun.elapsed());
-    let before = streams_of_second(&overlay);
-    assert!((0..4).all(|_| is_served(&overlay, echo)));
-    assert_eq!(streams_of_second(&overlay), before + 4);
+    assert!(second_is_taken(&overlay));
 }
 
 #[test]
@@ -133,9 +141,7 @@ fn a_destination_that_does_not_answer_demotes_no_exit_that_is_reached_over_other
         is_served(&overlay, echo) && overlay.status(0).legs.iter().any(is_leg)
     });
     assert_eq!(asks_for_silence(&overlay), 6);
-    let before = streams_of_second(&overlay);
-    assert!((0..4).all(|_| is_served(&overlay, echo)));
-    assert_eq!(streams_of_second(&overlay), before + 4);
+    assert!(second_is_taken(&overlay));
 }
 
 #[test]

@@ -215,6 +215,20 @@ impl Connection {
         }
     }
 
+    /// Waits for the next byte, which stays to be received. Its connection's end is an error.
+    pub async fn peek_first(&self) -> io::Result<u8> {
+        let mut first = [0];
+        loop {
+            self.readable().await?;
+            match self.try_peek(&mut first) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => return Ok(first[0]),
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Waits for something unread, or for the end: 0. With a node's TLS it looks at what the socket has, and not at what was decrypted before.
     pub async fn peek_end(&self) -> io::Result<usize> {
         let is_of_host = self.is_of_host();

@@ -24,7 +24,7 @@ pub struct Response {
     pub keeps_client: bool,
 }
 
-const NOT_HTTP_1: HttpError = HttpError::gateway("the origin does not speak HTTP/1");
+const NOT_HTTP_1: HttpError = HttpError::gateway("it does not speak HTTP/1");
 
 /// Whether what an origin has said so far can be the beginning of a response.
 ///
@@ -67,13 +67,13 @@ pub fn parse_response(
     match parser.parse_response(&mut parsed, head) {
         Ok(httparse::Status::Complete(n)) if n == head.len() => {}
         Err(httparse::Error::TooManyHeaders) => {
-            return Err(HttpError::gateway("the origin's response has more fields than limits.http_fields"));
+            return Err(HttpError::gateway("it has more fields than limits.http_fields"));
         }
         Err(httparse::Error::Version) => return Err(NOT_HTTP_1),
         Err(httparse::Error::HeaderName | httparse::Error::HeaderValue) => {
-            return Err(HttpError::gateway("a field of the origin's response is malformed"));
+            return Err(HttpError::gateway("a field is malformed"));
         }
-        _ => return Err(HttpError::gateway("the status line of the origin's response is malformed")),
+        _ => return Err(HttpError::gateway("the status line is malformed")),
     }
     let (Some(status), Some(minor)) = (parsed.code, parsed.version) else {
         return Err(NOT_HTTP_1);
@@ -84,7 +84,7 @@ pub fn parse_response(
     let is_interim = (100..200).contains(&status);
     // Upgrade was not passed on, so nobody can have agreed to it.
     if !(100..1000).contains(&status) || status == 101 {
-        return Err(HttpError::gateway("the origin sent a status that was not asked for"));
+        return Err(HttpError::gateway("its status was not asked for"));
     }
     let told = fields.body().map_err(as_gateway)?;
     // RFC 9112 §6.3: these have no body, whatever their fields say.

@@ -416,10 +416,6 @@ impl Client<'_> {
             Failed::Reset(PumpError::Malformed(reason)) if !exchange.has_begun() => Failed::Tell(400, reason.into()),
             Failed::Lost(error) => lost(error, exchange.has_begun()),
             Failed::Tell(502, wrong) => {
-                let wrong = match wrong.contains("origin") {
-                    true => wrong,
-                    false => format!("the origin's response: {wrong}"),
-                };
                 asked.log_answer(self.node, &wrong);
                 Failed::Tell(502, wrong)
             }

@@ -6,7 +6,6 @@ use tokio::time::timeout;
 
 use super::begun::Begun;
 use super::caller::Caller;
-use super::secure::first_byte;
 use super::socks::Version;
 use crate::access::quota::ClientKey;
 use crate::shared::Node;
@@ -21,7 +20,8 @@ pub(super) enum Protocol {
 /// What `client` speaks. `None` if it has said nothing, and left, taken too long or given way to others.
 pub(super) async fn protocol(node: &Node, client: &Connection, caller: Caller) -> Option<Protocol> {
     let mut begun = Begun::new(node, ClientKey::from(caller.address().ip()));
-    let first = timeout(node.config().limits.handshake, begun.wait(client, 0, first_byte(client))).await.ok()??.ok()?;
+    let first =
+        timeout(node.config().limits.handshake, begun.wait(client, 0, client.peek_first())).await.ok()??.ok()?;
     Some(match guess(&[first]) {
         Guess::Speaks(Spoken::Socks4) => Protocol::Socks(Version::Four),
         Guess::Speaks(Spoken::Socks5) => Protocol::Socks(Version::Five),

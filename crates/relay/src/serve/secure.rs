@@ -65,17 +65,18 @@ async fn shake_hands(
     caller: Caller,
 ) -> Option<(Connection, Secured)> {
     let client = Connection::from(client);
-    let first = first_byte(&client).await.ok()?;
+    let first = client.peek_first().await.ok()?;
     if matches!(guess(&[first]), Guess::Speaks(Spoken::Socks4 | Spoken::Socks5)) || first.is_ascii_uppercase() {
         return turn_away(node, listener, client, caller).await;
     }
-    match accept_host(client.into_socket()?, &tls.ready).await {
+    let key = ClientKey::from(caller.address().ip());
+    match node.handshake_turns.in_turns(key, accept_host(client.into_socket()?, &tls.ready)).await {
         Ok(client) => {
             let user = client.peer_certificate().map(|certificate| name(node, listener, &certificate, caller));
             Some((client, Secured { by: Some(tls.clone()), user }))
         }
         Err(Unsecured { why, socket }) => {
-            let (from, key) = (caller.address(), ClientKey::from(caller.address().ip()));
+            let from = caller.address();
             match why.kind() {
                 io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied => {
                     node.lines.info("handshake", key, format_args!("{from} on {listener} was refused: {why}"));
@@ -125,20 +126,6 @@ async fn spoken(client: &Connection) -> io::Result<Option<Spoken>> {
                 more => n += more,
             },
             Guess::More | Guess::Unknown => return Ok(None),
-        }
-    }
-}
-
-/// The next byte, which stays to be received.
-pub(super) async fn first_byte(client: &Connection) -> io::Result<u8> {
-    let mut first = [0];
-    loop {
-        client.readable().await?;
-        match client.try_peek(&mut first) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => return Ok(first[0]),
-            Err(error) if ekiden_transport::is_transient(&error) => {}
-            Err(error) => return Err(error),
         }
     }
 }

@@ -4,12 +4,12 @@ use std::io;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ekiden_relay_proto::http::{Body, Chunked, HttpError, Request, Response, parse_response};
+use ekiden_relay_proto::http::{Body, Chunked, Request, Response, parse_response};
 use ekiden_transport::{Connection, wire};
 
 use super::Failed;
 use super::body::Reader;
-use super::head::response_head;
+use super::head::{response_head, wrong_response};
 use crate::config::Limits;
 use crate::serve::timeouts::{leaving, while_moving};
 use crate::shared::Node;
@@ -144,7 +144,7 @@ impl<'a> Exchange<'a> {
             // RFC 9112 §9.6: who is about to close says so.
             let may_keep = !self.node.is_stopping();
             let response = parse_response(&head, self.limits.http_fields as usize, self.request, may_keep)
-                .map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))?;
+                .map_err(wrong_response)?;
             if response.is_interim {
                 self.is_heard.store(true, Ordering::Relaxed);
                 self.to_client().write(&response.head).await.map_err(Failed::Reset)?;

@@ -113,17 +113,20 @@ pub(super) async fn response_head(
     limit: usize,
 ) -> Result<Option<Vec<u8>>, Failed> {
     let mut scanner = HeadScanner::default();
-    let wrong = |reason: &str| Failed::Tell(502, format!("the origin's response: {reason}"));
     loop {
-        check_beginning(&reader.buffer).map_err(|error| Failed::Tell(error.status, error.reason.into()))?;
-        let found = scanner.find(&reader.buffer, limit);
-        if let Some(length) = found.map_err(|error| wrong(error.reason))? {
+        check_beginning(&reader.buffer).map_err(wrong_response)?;
+        if let Some(length) = scanner.find(&reader.buffer, limit).map_err(wrong_response)? {
             return Ok(Some(reader.take(length)));
         }
         if !is_more(reader, from).await? {
             return Ok(None);
         }
     }
+}
+
+/// What the client is told of a response that is not passed on.
+pub(super) fn wrong_response(error: HttpError) -> Failed {
+    Failed::Tell(502, format!("the origin's response: {}", error.reason))
 }
 
 /// Waits for more of a head. False if the connection ends before the head's first byte.

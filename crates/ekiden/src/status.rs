@@ -21,7 +21,7 @@ const EXAMPLES: &str = "Examples:
 /// Show what of ekiden runs here: nodes with their listeners, streams and limits, tunnels and gateways.
 ///
 /// Asks the programs of this network namespace. They answer root and their own user. What runs as another user is asked as that one, also by
-/// root: `setpriv --reuid USER --clear-groups ekiden status`. `ekiden overlay status`, `ekiden tunnel status` and
+/// root: `runuser -u USER -- ekiden status`. `ekiden overlay status`, `ekiden tunnel status` and
 /// `ekiden gateway status` say more of an overlay, a tunnel and a gateway.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]

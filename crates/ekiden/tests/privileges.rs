@@ -158,7 +158,7 @@ fn a_file_of_somebody_else_s_that_root_may_no_longer_read_is_told_with_the_remed
     }
     let node = Node::start(SOCKS);
     let file = node.directory.path().join("node.toml");
-    chown(&file, Some(1000), None).unwrap();
+    chown(&file, Some(54321), None).unwrap();
     fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
     kill(Pid::from_raw(node.child.id() as i32), Signal::SIGHUP).unwrap();
     let start = Instant::now();
@@ -166,7 +166,7 @@ fn a_file_of_somebody_else_s_that_root_may_no_longer_read_is_told_with_the_remed
         assert!(start.elapsed() < Duration::from_secs(20), "{}", node.log());
         sleep(Duration::from_millis(20));
     }
-    assert!(node.log().contains("if user 1000 runs the node, do this as that one: `setpriv --reuid 1000 --clear-groups COMMAND`; if root runs it, `chown root` it"), "{}", node.log());
+    assert!(node.log().contains("if user 54321 runs the node, do this as that one: `setpriv --reuid 54321 --regid 54321 --clear-groups COMMAND`; if root runs it, `chown root` it"), "{}", node.log());
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub use config::{ConfigError, in_range, read_config};
 pub use explain::explain;
 pub use nearest::{nearest, suggestion};
 pub use place::{line_at, line_of};
-pub use read::{FileKind, Opened, ReadError, open, read, without_mark};
+pub use read::{FileKind, Opened, ReadError, as_user, open, read, without_mark};
 pub use secret::{Exposed, SecretError, one_line, read_secret};
 pub use write::{
     Pending, TargetError, check_directory, check_target, is_stream, make_directories, overwrite, remove_partial, write,

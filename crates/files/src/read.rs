@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use nix::unistd::geteuid;
+use nix::unistd::{Uid, User, geteuid};
 
 /// What a file holds. How long it may be follows from that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -257,6 +257,14 @@ fn denied(source: io::Error, owner: Option<u32>) -> ReadError {
     }
 }
 
+/// The command line that does `command` as another user, with the groups of that one.
+pub fn as_user(user: u32, command: &str) -> String {
+    match User::from_uid(Uid::from_raw(user)) {
+        Ok(Some(User { name, .. })) => format!("runuser -u {name} -- {command}"),
+        _ => format!("setpriv --reuid {user} --regid {user} --clear-groups {command}"),
+    }
+}
+
 /// What to do about a file that may not be read.
 fn remedy(owner: Option<u32>, user: u32) -> String {
     match owner {
@@ -265,7 +273,7 @@ fn remedy(owner: Option<u32>, user: u32) -> String {
         }
         _ if user == 0 => {
             let theirs = owner.map_or_else(String::new, |owner| {
-                format!("; if user {owner} runs the node, do this as that one: `setpriv --reuid {owner} --clear-groups COMMAND`")
+                format!("; if user {owner} runs the node, do this as that one: `{}`", as_user(owner, "COMMAND"))
             });
             format!(
                 ": this process runs as root, but without root's right to read what belongs to others, which a node gives up when it \
@@ -404,6 +412,12 @@ mod tests {
             fs::write(&path, bytes).unwrap();
             assert_eq!(read(&path, kind).unwrap(), bytes);
         }
+    }
+
+    #[test]
+    fn another_user_has_that_ones_groups() {
+        assert_eq!(as_user(0, "ekiden status"), "runuser -u root -- ekiden status");
+        assert_eq!(as_user(4_000_000, "x"), "setpriv --reuid 4000000 --regid 4000000 --clear-groups x");
     }
 
     #[test]

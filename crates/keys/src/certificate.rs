@@ -15,13 +15,13 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, RootCertStore};
 
 use crate::Identity;
-use crate::identity::{KeyFileError, read_key};
+use crate::identity::{ENCRYPTED, KeyFileError, read_key};
 
 mod der;
 mod own;
 
-use der::Parts;
-pub use der::{date, has_odd_common_name, subject_name};
+use der::{Parts, date};
+pub use der::{has_odd_common_name, subject_name};
 
 /// A certificate that ends so soon is told beforehand, or in the last tenth of its time if that is shorter.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -69,6 +69,9 @@ impl Certificate {
         let key = Arc::new(CertifiedKey::new(chain, signing));
         match key.keys_match() {
             Err(TlsError::InconsistentKeys(_)) => Err(error(file, of_another_key(&key, key_file))),
+            Err(TlsError::InvalidCertificate(why)) => {
+                Err(error(file, format!("its first certificate cannot be used: it {}", why_unusable(&why))))
+            }
             Err(other) => Err(error(file, format!("its first certificate cannot be used: {other}"))),
             Ok(()) => {
                 in_order(&key.cert).map_err(|reason| error(file, reason))?;
@@ -219,7 +222,9 @@ fn read(file: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
 fn unread(why: &ReadError) -> String {
     match why {
         ReadError::NotText { .. } => {
-            "is no text: certificates are read as PEM; `openssl x509 -inform DER -in IT` makes PEM of DER".into()
+            "is no text: certificates are read as PEM, which `openssl x509 -inform DER -in IT` makes of DER, and \
+             `openssl pkcs12 -nokeys -in IT` of PKCS #12 (.p12, .pfx)"
+                .into()
         }
         _ => why.to_string(),
     }
@@ -236,13 +241,41 @@ fn no_private_key(text: &str) -> &'static str {
     let has = |label: &str| text.contains(&format!("-----BEGIN {label}-----"));
     // The second is that of RFC 1421, which `openssl rsa -aes256 -traditional` writes.
     if has("ENCRYPTED PRIVATE KEY") || text.lines().any(|line| line.trim_end() == "Proc-Type: 4,ENCRYPTED") {
-        "holds an encrypted private key: `openssl pkey -in IT` decrypts it"
+        ENCRYPTED
     } else if has("OPENSSH PRIVATE KEY") {
         "holds a private key of OpenSSH, which is none of TLS"
     } else if has("CERTIFICATE") {
         "holds a certificate and no private key: that is the file for certificate_file"
     } else {
         "holds no private key (PKCS #8, SEC1 or PKCS #1, in PEM)"
+    }
+}
+
+/// Why a certificate cannot be used, as a predicate of it.
+pub fn why_unusable(why: &rustls::CertificateError) -> String {
+    use rustls::CertificateError as E;
+    match why {
+        E::ExpiredContext { not_after, .. } => format!("ended on {}", date(not_after.as_secs() as i64)),
+        E::NotValidYetContext { not_before, .. } => {
+            format!("is not valid before {}", date(not_before.as_secs() as i64))
+        }
+        E::UnknownIssuer => "was signed by no authority that is known here".into(),
+        E::BadSignature => "has a wrong signature".into(),
+        E::InvalidPurpose | E::InvalidPurposeContext { .. } => {
+            "is not for this end of a connection (extendedKeyUsage)".into()
+        }
+        // The library has no names for these. What it prints is a word.
+        E::Other(other) => match other.to_string().as_str() {
+            "UnsupportedCertVersion" => {
+                "is of X.509 version 1: sign it with extensions, as `openssl x509 -req -copy_extensions copy …` does"
+                    .into()
+            }
+            "CaUsedAsEndEntity" => {
+                "is that of an authority, or signed by itself: one that an authority has signed is wanted".into()
+            }
+            word => format!("is refused: {word}"),
+        },
+        other => format!("is refused: {other}"),
     }
 }
 

@@ -96,11 +96,15 @@ impl Identity {
     }
 }
 
+/// `openssl pkey -out` makes a file that its owner alone reads.
+pub(crate) const ENCRYPTED: &str =
+    "holds an encrypted private key: `openssl pkey -in IT -out ANOTHER` writes ANOTHER without encryption";
+
 /// Why there is no key of a node in a file, by what is in it (RFC 7468).
 fn no_key(pem: &[u8]) -> &'static str {
     let others = [
         ("OPENSSH PRIVATE KEY", "holds a private key of OpenSSH, not one in PKCS #8: `ekiden keygen` makes one"),
-        ("ENCRYPTED PRIVATE KEY", "holds an encrypted private key: `openssl pkey -in IT` decrypts it"),
+        ("ENCRYPTED PRIVATE KEY", ENCRYPTED),
         ("RSA PRIVATE KEY", "holds a private key that is not an Ed25519 key"),
         ("EC PRIVATE KEY", "holds a private key that is not an Ed25519 key"),
         ("PUBLIC KEY", "holds a public key, not a private one"),

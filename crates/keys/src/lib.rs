@@ -5,7 +5,7 @@ mod identity;
 mod random;
 
 pub use certificate::{
-    Authorities, Certificate, CertificateError, certificates, date, has_odd_common_name, subject_name,
+    Authorities, Certificate, CertificateError, certificates, has_odd_common_name, subject_name, why_unusable,
 };
 pub use identity::{Fingerprint, FingerprintError, Identity, KeyFileError, generate_shared, load_shared};
 pub use random::random_secret;

@@ -27,8 +27,11 @@ pub(crate) const ENOUGH: f64 = 0.8;
 /// The least credit: with it, the greatest rate that can be told counts as nothing.
 const CREDIT_LEAST: f64 = 1e-9;
 
-/// A leg of which nothing is known: with the longest round trip that can be told, so that no path over it seems short.
-const NOTHING: Holds = Holds { rtt: Time::secs(60), rate: None, carried: BitRate(0), loss: 0.0, age: Time(0) };
+/// The round trip of a leg of which none is known: the longest that can be told, so that no path over it seems short.
+pub const RTT_UNKNOWN: Time = Time::secs(60);
+
+/// A leg of which nothing is known.
+const NOTHING: Holds = Holds { rtt: RTT_UNKNOWN, rate: None, carried: BitRate(0), loss: 0.0, age: Time(0) };
 
 /// What is known of all legs.
 #[derive(Debug, Clone, Default)]

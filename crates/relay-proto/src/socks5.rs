@@ -112,7 +112,11 @@ impl Server {
         let methods = methods.get(..usize::from(*count))?;
         let wanted = if self.needs_password { 2 } else { 0 };
         if !methods.contains(&wanted) {
-            return Some(refuse(vec![5, 0xff], "no acceptable authentication method"));
+            let reason = match self.needs_password {
+                true => "it offers no password, which this listener wants of its users",
+                false => "it offers a password alone, and this listener has no users",
+            };
+            return Some(refuse(vec![5, 0xff], reason));
         }
         Some(Step::Reply { consumed: 2 + methods.len(), reply: vec![5, wanted] })
     }

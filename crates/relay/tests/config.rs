@@ -122,6 +122,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[tcp]\nkeepalive = \"999ms\"".into(), 2, "tcp.keepalive must be from 1s to 9h"),
         ("[tcp]\nuser_timeout = \"25h\"".into(), 2, "tcp.user_timeout must be from 1s to 24h"),
         (listen("socks4", "127.0.0.1:1", ""), 3, "`mixed` takes SOCKS4 and 4a"),
+        (listen("https", "127.0.0.1:1", ""), 3, "; an HTTPS proxy is an `http` listener with a table `tls`"),
         (listen("socks5", "127.0.0.1", ""), 4, "needs a port from 1 to 65535, as in 127.0.0.1:80"),
         (listen("socks5", "localhost:1", ""), 4, "not an address and port"),
         (listen("socks5", "0.0.0.0:1", ""), 4, "open = true"),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use ekiden_files::as_user;
 use serde::de::DeserializeOwned;
 
 use crate::status_socket::{self, AskError, PATIENCE};
@@ -34,8 +35,8 @@ pub enum StatusError {
     /// Another user's program has taken the name.
     #[error(
         "what answers for the {whose} is none of root or of this user, but a program of user {user}; if that user is its own, ask as \
-         that one: `setpriv --reuid {user} --clear-groups {}`",
-        command()
+         that one: `{}`",
+        asks_as(.user)
     )]
     Stranger {
         /// The one asked for.
@@ -57,6 +58,10 @@ pub enum StatusError {
 }
 
 /// This program's command line.
+fn asks_as(user: &u32) -> String {
+    as_user(*user, &command())
+}
+
 fn command() -> String {
     let words = std::env::args_os().map(|word| word.to_string_lossy().replace(char::is_control, " "));
     words.collect::<Vec<_>>().join(" ")

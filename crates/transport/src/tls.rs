@@ -33,6 +33,11 @@ pub enum PeerKeyError {
         /// The fingerprint that was given for it.
         pinned: Fingerprint,
     },
+    /// The node that was dialled has the key of this one.
+    #[error(
+        "it has presented the key of this node itself: the address leads to this node, or both have the same key file"
+    )]
+    Own,
     /// The node that was dialled has no pinned key.
     #[error(
         "its fingerprint is not pinned; it has presented {0}: add that to the peer if `ekiden keygen --show` says so there"
@@ -123,7 +128,7 @@ fn client(identity: &Identity, pinned: Option<Fingerprint>) -> Result<ClientConf
     let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
     let mut config = builder
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Pinned(pinned)))
+        .with_custom_certificate_verifier(Arc::new(Pinned { pinned, own: identity.fingerprint() }))
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(identity.key())));
     config.alpn_protocols = session::protocols();
     config.resumption = Resumption::disabled();
@@ -154,7 +159,11 @@ fn algorithms() -> WebPkiSupportedAlgorithms {
 
 /// The dialled node's key must be this one.
 #[derive(Debug)]
-struct Pinned(Option<Fingerprint>);
+struct Pinned {
+    pinned: Option<Fingerprint>,
+    /// This node's.
+    own: Fingerprint,
+}
 
 /// The connecting node's key must be one of these.
 #[derive(Debug)]
@@ -170,8 +179,9 @@ impl ServerCertVerifier for Pinned {
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let presented = Fingerprint::of(key);
-        match self.0 {
+        match self.pinned {
             Some(pinned) if pinned == presented => Ok(ServerCertVerified::assertion()),
+            Some(_) if presented == self.own => Err(refused(PeerKeyError::Own)),
             Some(pinned) => Err(refused(PeerKeyError::Other { presented, pinned })),
             None => Err(refused(PeerKeyError::NotPinned(presented))),
         }

@@ -60,8 +60,16 @@ fn each_mistake_is_one_line_with_file_and_remedy() {
         (request, &key, "certificate file chain.pem: holds a request for a certificate"),
         ("", &key, "certificate file chain.pem: holds no certificate in PEM"),
         (&own, "", "key file key.pem: holds no private key (PKCS #8, SEC1 or PKCS #1, in PEM)"),
-        (&own, encrypted, "key file key.pem: holds an encrypted private key: `openssl pkey -in IT` decrypts it"),
-        (&own, traditional, "key file key.pem: holds an encrypted private key: `openssl pkey -in IT` decrypts it"),
+        (
+            &own,
+            encrypted,
+            "key file key.pem: holds an encrypted private key: `openssl pkey -in IT -out ANOTHER` writes ANOTHER without encryption",
+        ),
+        (
+            &own,
+            traditional,
+            "key file key.pem: holds an encrypted private key: `openssl pkey -in IT -out ANOTHER` writes ANOTHER without encryption",
+        ),
         (&own, &other_key, "certificate file chain.pem: is not the certificate of the key in"),
         (
             &format!("{root}{own}"),
@@ -112,6 +120,28 @@ fn what_openssl_encrypts_is_named_and_its_old_roots_are_authorities() {
     let shown = certificates(&fs::read_to_string(&root).unwrap()).unwrap();
     let is_of_third = shown[0].windows(5).any(|bytes| bytes == [0xa0, 3, 2, 1, 2]);
     assert_eq!(Authorities::load(&root).is_err(), is_of_third);
+}
+
+/// As openssl 3.0 signs a request where nothing is said of extensions.
+#[test]
+fn a_certificate_of_the_first_version_is_told_how_to_sign_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (issuer, root) = authority("a root");
+    let root_key = put(folder.path(), "root.key", &issuer.key().serialize_pem());
+    let (root, chain) = (put(folder.path(), "root.pem", &root), folder.path().join("chain.pem"));
+    let key = folder.path().join("own.key");
+    let script = "\
+        openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=own -keyout $KEY -out own.csr && \
+        openssl x509 -req -in own.csr -CA $ROOT -CAkey $ROOT_KEY -days 2 -out $CHAIN";
+    let mut make = std::process::Command::new("sh");
+    make.args(["-c", script]).current_dir(&folder).env("KEY", &key).env("CHAIN", &chain);
+    let made = make.env("ROOT", &root).env("ROOT_KEY", &root_key).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let shown = certificates(&fs::read_to_string(&chain).unwrap()).unwrap();
+    // openssl 3.4 and newer makes one of the third version.
+    let is_of_third = shown[0].windows(5).any(|bytes| bytes == [0xa0, 3, 2, 1, 2]);
+    let told = Certificate::load(&chain, &key).map_err(|why| why.to_string());
+    assert!(is_of_third || told.unwrap_err().contains("it is of X.509 version 1: sign it with extensions"));
 }
 
 /// What `openssl` writes for `genrsa -traditional`, `ecparam -genkey` and `genpkey`.

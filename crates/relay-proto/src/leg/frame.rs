@@ -91,7 +91,7 @@ pub enum ProtocolError {
     Tls,
     /// The first byte of a message of measuring, or of a tunnel's greeting.
     #[error(
-        "messages of another protocol of ekiden: is this the address of a node, of a tunnel or of a measuring server?"
+        "messages of another protocol of ekiden, as if this were the address of another of its programs (node, tunnel, measuring server)"
     )]
     OtherProgram,
     /// This node knows no frame of this type, and it may not be skipped.

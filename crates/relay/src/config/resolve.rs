@@ -61,6 +61,9 @@ fn explained(_: &toml::de::Error, explained: String) -> String {
     if explained.contains(".kind: unknown variant `socks4") {
         return explained.replace("did you mean `socks5`?", "`mixed` takes SOCKS4 and 4a");
     }
+    if explained.contains(".kind: unknown variant `https`") {
+        return explained.replace("did you mean `http`?", "an HTTPS proxy is an `http` listener with a table `tls`");
+    }
     match flag {
         Some((_, flag)) => format!("{explained}; the operator says that of a node: `ekiden overlay admit {flag}`"),
         None => explained,

@@ -216,7 +216,7 @@ async fn request(
             }
             Step::Refuse { reply, reason } => {
                 let (from, key) = (caller.address(), ClientKey::from(caller.address().ip()));
-                node.lines.info(reason, key, format_args!("socks: {from} is refused: {reason}"));
+                node.lines.info(reason, key, format_args!("socks: {from} is refused on {listener}: {reason}"));
                 client.send_all(&reply).await?;
                 return Ok(None);
             }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ekiden_keys::date;
+use ekiden_keys::why_unusable;
 use ekiden_relay_proto::leg::VERSIONS;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
 
@@ -59,14 +59,9 @@ pub fn explained_of_host(error: &Error) -> io::Error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             io::Error::new(PermissionDenied, "its certificate was signed by none of client_ca_file")
         }
-        Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. }) => {
-            io::Error::new(PermissionDenied, format!("its certificate ended on {}", date(not_after.as_secs() as i64)))
+        Error::InvalidCertificate(why) => {
+            io::Error::new(PermissionDenied, format!("its certificate {}", why_unusable(why)))
         }
-        Error::InvalidCertificate(CertificateError::NotValidYetContext { not_before, .. }) => {
-            let begins = date(not_before.as_secs() as i64);
-            io::Error::new(PermissionDenied, format!("its certificate is not valid before {begins}"))
-        }
-        Error::InvalidCertificate(why) => io::Error::new(PermissionDenied, format!("its certificate: {why}")),
         Error::AlertReceived(
             alert @ (A::UnknownCA | A::BadCertificate | A::CertificateUnknown | A::CertificateExpired),
         ) => io::Error::new(PermissionDenied, format!("it does not accept this listener's certificate ({alert:?})")),

@@ -294,6 +294,8 @@ fn strangers_are_told_so_on_both_sides() {
             })
         })
     };
+    let [back, _] = shake(&there, Some(other.fingerprint())).map(Option::unwrap);
+    assert!(back.1.contains("the key of this node itself: the address leads to this node"), "{}", back.1);
     let there = there.fingerprint();
     assert_eq!(shake(&here, Some(there)), [None, None]);
     for (own, pinned, [client, server]) in [

@@ -43,7 +43,7 @@ section! {
     RawDevice: "[device]"
     /// Of the network device, which ekiden makes.
     name: String = "up to 15 characters", default "ekiden0".to_owned();
-    /// Its addresses, each with the length of the network around it; no peer's own address is in these networks.
+    /// Its addresses, each with the length of the network around it (without, it is the address alone); no peer's own address is in these networks.
     addresses: Vec<Spanned<String>> = "[addresses], one at least";
     /// The longest packet, in bytes; the same at both ends.
     mtu: Count = range(&MTUS), default Count(1500);

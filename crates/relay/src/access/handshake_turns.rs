@@ -51,7 +51,7 @@ impl HandshakeTurns {
         let mut handshake = pin!(handshake);
         let mut waiting: Option<Pin<Box<dyn Future<Output = Turn> + Send>>> = None;
         poll_fn(|cx| {
-            let turn = match &mut waiting {
+            let mut turn = match &mut waiting {
                 Some(waiting) => ready!(waiting.as_mut().poll(cx)),
                 None => match self.free_turn() {
                     Some(turn) => turn,
@@ -59,6 +59,8 @@ impl HandshakeTurns {
                 },
             };
             waiting = None;
+            // It may have come long ago, to a thread with much else to do.
+            turn.begun = Instant::now();
             let polled = handshake.as_mut().poll(cx);
             drop(turn);
             polled
@@ -155,6 +157,7 @@ mod tests {
     use std::net::IpAddr;
 
     use tokio::task::yield_now;
+    use tokio::time::advance;
 
     use super::*;
 
@@ -198,6 +201,21 @@ mod tests {
         let last = turn_of(turns.0.clone(), client(1)).await;
         assert_eq!(begun.elapsed().as_millis(), 100);
         drop(last);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thread_with_much_else_to_do_owes_nothing_for_that() {
+        let turns = Arc::new(HandshakeTurns::new(1));
+        let held = turns.free_turn().unwrap();
+        let waits = tokio::spawn({
+            let turns = turns.clone();
+            async move { turns.in_turns(client(1), async {}).await }
+        });
+        yield_now().await;
+        drop(held);
+        advance(Duration::from_millis(50)).await;
+        waits.await.unwrap();
+        assert!(turns.free_turn().is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -92,8 +92,34 @@ fn is_true(finding: &Value, truth: f64) -> Result<(), String> {
     if holds { Ok(()) } else { Err(finding.to_string()) }
 }
 
-/// However many streams there are, they carry no more than the line.
+/// However many streams there are, they carry no more than the line: never until the end of a tenth of a second, and in none of them where
+/// the receiver was not held up. It has three tries for that.
 pub fn many() -> Result<(), Failed> {
+    let mut greatest = Vec::new();
+    for _ in 0..3 {
+        let tenths = tenths_of_many()?;
+        let mut carried = 0.0;
+        for (number, bytes) in (1..).zip(&tenths) {
+            carried += bytes;
+            let may_be = f64::from(number) * TENTH + STOOD;
+            ensure(carried < may_be, || format!("{carried} bytes in {number} tenths of a second"))?;
+        }
+        let most = tenths.into_iter().fold(0.0, f64::max);
+        if most < TENTH + STOOD {
+            return Ok(());
+        }
+        greatest.push(most);
+    }
+    Err(format!("{greatest:?} bytes in a tenth of a second").into())
+}
+
+/// What a line of 20 Mbit/s carries in a tenth of a second.
+const TENTH: f64 = 20e6 / 80.0;
+/// What may stand in the queue and on the way before the first byte comes.
+const STOOD: f64 = 200e3;
+
+/// What 64 streams carried in each tenth of a second.
+fn tenths_of_many() -> Result<Vec<f64>, Failed> {
     let folder = folder()?;
     let line = "rate = \"20Mbit/s\"\ndelay = \"20ms\"\nqueue = \"100KB\"";
     let call = "client 10.77.0.2 --open --streams 64 --time 2s --way back --json";
@@ -102,11 +128,9 @@ pub fn many() -> Result<(), Failed> {
     let found: Value = serde_json::from_slice(&output.stdout)?;
     let load = &found["loads"][0];
     let goodput = load["goodput_bit_s"].as_f64().unwrap_or_default();
-    // The queue may have been filled before the first byte came.
     ensure((5e6..20e6).contains(&goodput), || format!("{goodput}"))?;
     let tenths = load["tenths_bytes"].as_array().ok_or("no tenths")?;
-    let most = tenths.iter().filter_map(Value::as_f64).fold(0.0, f64::max);
-    ensure(most < 20e6 / 80.0 + 200e3, || format!("{most} bytes in a tenth of a second"))
+    Ok(tenths.iter().filter_map(Value::as_f64).collect())
 }
 
 /// The first step of a new user after the demo.

@@ -267,7 +267,7 @@ pub fn why_unusable(why: &rustls::CertificateError) -> String {
         // The library has no names for these. What it prints is a word.
         E::Other(other) => match other.to_string().as_str() {
             "UnsupportedCertVersion" => {
-                "is of X.509 version 1: sign it with extensions, as `openssl x509 -req -copy_extensions copy …` does"
+                "is of X.509 version 1: sign it with extensions, such as those that `openssl req -addext subjectAltName=DNS:NAME` asks for and `openssl x509 -req -copy_extensions copy` keeps"
                     .into()
             }
             "CaUsedAsEndEntity" => {

@@ -62,6 +62,15 @@ fn hellos_that_do_not_end_hold_little() {
     }
 }
 
+/// A client of the HTTP listener at this address gets through.
+fn ensure_served(proxy: std::net::SocketAddr) {
+    let (target, mut stream) = (late_echo(), connect(proxy));
+    write!(stream, "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").unwrap();
+    let answer = read_head(&mut stream);
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(exchange(stream, b"served"), b"served");
+}
+
 #[test]
 fn heads_that_do_not_end_leave_memory_to_others() {
     // Room for four long heads. What does not end is waited for as long as the test takes.
@@ -81,11 +90,7 @@ fn heads_that_do_not_end_leave_memory_to_others() {
     };
     wait_until("all but four are refused", || open.iter().filter(|stream| is_told(stream)).count() == 56);
     // They need not close first.
-    let (target, mut stream) = (late_echo(), connect(process.addresses[0]));
-    write!(stream, "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").unwrap();
-    let answer = read_head(&mut stream);
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    assert_eq!(exchange(stream, b"served"), b"served");
+    ensure_served(process.addresses[0]);
     let mut refused = open.into_iter().find(is_told).unwrap();
     assert!(read_head(&mut refused).starts_with("HTTP/1.1 503 "));
 }
@@ -98,9 +103,5 @@ fn beginnings_of_heads_leave_memory_to_others() {
     let process = Process::start("beginnings", text);
     let mut open: Vec<TcpStream> = (0..300).map(|_| connect(process.addresses[0])).collect();
     open.iter_mut().for_each(|stream| stream.write_all(b"G").unwrap());
-    let (target, mut stream) = (late_echo(), connect(process.addresses[0]));
-    write!(stream, "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").unwrap();
-    let answer = read_head(&mut stream);
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    assert_eq!(exchange(stream, b"served"), b"served");
+    ensure_served(process.addresses[0]);
 }

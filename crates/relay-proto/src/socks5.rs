@@ -114,7 +114,7 @@ impl Server {
         if !methods.contains(&wanted) {
             let reason = match self.needs_password {
                 true => "it offers no password, which this listener wants of its users",
-                false => "it offers a password alone, and this listener has no users",
+                false => "it offers no access without a password, and this listener has no users",
             };
             return Some(refuse(vec![5, 0xff], reason));
         }

@@ -25,7 +25,6 @@ use tokio::sync::{Notify, Semaphore, watch};
 
 pub use self::permit::{Claim, Current, Permit};
 pub use self::told::word;
-use crate::access::handshake_turns::HandshakeTurns;
 use crate::access::logins::Logins;
 use crate::access::quota::{Allowance, ClientKey, Limit, QuotaGuard, Quotas};
 use crate::config::{Config, ListenerKind, Tcp};
@@ -107,8 +106,6 @@ pub struct Node {
     pub strangers: Strangers,
     /// ... and how many of them each address makes in a second.
     pub handshakes: Arc<Quotas<ClientKey>>,
-    /// Whose TLS handshake may go on now.
-    pub handshake_turns: HandshakeTurns,
     /// Clients whose TLS handshake is not over.
     shaking: Arc<EvictionTable<ClientKey>>,
     /// HTTP heads that have become long before they are said in whole.
@@ -158,7 +155,6 @@ pub struct Load {
 impl Node {
     /// The state of a node that will have this configuration.
     pub fn new(config: Arc<Config>) -> io::Result<Self> {
-        let handshake_turns = HandshakeTurns::new(config.threads);
         Ok(Self {
             config: RwLock::new(config),
             generation: AtomicU64::new(0),
@@ -178,7 +174,6 @@ impl Node {
             users: Arc::default(),
             strangers: Strangers::default(),
             handshakes: Arc::default(),
-            handshake_turns,
             shaking: Arc::default(),
             long_requests: Arc::default(),
             idle_legs: Arc::default(),

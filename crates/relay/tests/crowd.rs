@@ -1,9 +1,10 @@
 //! What a crowd leaves behind when it has gone.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
 
 use crate::common::process::Process;
+use crate::common::tls::*;
 use crate::common::*;
 
 /// Memory of its own that a process has, in kilobytes.
@@ -71,6 +72,14 @@ fn ensure_served(proxy: std::net::SocketAddr) {
     assert_eq!(exchange(stream, b"served"), b"served");
 }
 
+/// Nothing has come to a client, nor an end.
+fn is_silent(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let is_silent = stream.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+    stream.set_nonblocking(false).unwrap();
+    is_silent
+}
+
 #[test]
 fn heads_that_do_not_end_leave_memory_to_others() {
     // Room for four long heads. What does not end is waited for as long as the test takes.
@@ -82,16 +91,10 @@ fn heads_that_do_not_end_leave_memory_to_others() {
         // One that is refused meanwhile takes no more.
         let _ = write!(stream, "GET http://192.0.2.1/ HTTP/1.1\r\nX: {}", "x".repeat(40_000));
     }
-    let is_told = |stream: &TcpStream| {
-        stream.set_nonblocking(true).unwrap();
-        let told = stream.peek(&mut [0]).is_ok();
-        stream.set_nonblocking(false).unwrap();
-        told
-    };
-    wait_until("all but four are refused", || open.iter().filter(|stream| is_told(stream)).count() == 56);
+    wait_until("all but four are refused", || open.iter().filter(|stream| !is_silent(stream)).count() == 56);
     // They need not close first.
     ensure_served(process.addresses[0]);
-    let mut refused = open.into_iter().find(is_told).unwrap();
+    let mut refused = open.into_iter().find(|stream| !is_silent(stream)).unwrap();
     assert!(read_head(&mut refused).starts_with("HTTP/1.1 503 "));
 }
 
@@ -104,4 +107,28 @@ fn beginnings_of_heads_leave_memory_to_others() {
     let mut open: Vec<TcpStream> = (0..300).map(|_| connect(process.addresses[0])).collect();
     open.iter_mut().for_each(|stream| stream.write_all(b"G").unwrap());
     ensure_served(process.addresses[0]);
+    assert!(open.iter().all(is_silent), "none has given way");
+}
+
+/// Inside TLS, with a part of the next record behind it.
+#[test]
+fn beginnings_of_heads_inside_tls_leave_memory_to_others() {
+    let text = format!(
+        "key_file = \"key.pem\"\nthreads = 2\n[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\ntls = {{ {} }}\n\
+         [limits]\nmemory = \"1MiB\"\nhandshake = \"100s\"\n",
+        files().0
+    );
+    let process = Process::start("beginnings_tls", &text);
+    let begin = |_| {
+        let mut tls = Client::default().connect(process.addresses[0]);
+        tls.write_all(b"G").unwrap();
+        tls.sock.write_all(&[23]).unwrap();
+        tls
+    };
+    let open: Vec<_> = (0..300).map(begin).collect();
+    let mut served = tunnel(Client::default().connect(process.addresses[0]), late_echo());
+    served.write_all(b"served").unwrap();
+    say_end(&mut served);
+    assert_eq!(rest(&mut served), (b"served".to_vec(), true));
+    assert!(open.iter().all(|tls| is_silent(&tls.sock)), "none has given way");
 }

@@ -132,6 +132,26 @@ fn after_one_ends_the_other_direction_goes_on() {
     }
 }
 
+/// It is demanded (RFC 5246 §7.2.1), and the client drops what it had to send.
+#[test]
+fn in_tls_1_2_the_answer_to_an_end_is_none() {
+    for count in COUNTS {
+        let chain = chain(count);
+        let (told, ends) = mpsc::channel();
+        let host = server(move |mut stream| {
+            stream.write_all(b"answer").unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let _ = told.send(stream.read_to_end(&mut Vec::new()).is_ok());
+        });
+        let client = Client { versions: vec![&TLS12], ..Client::default() };
+        let mut stream = tunnel(client.connect(chain.address("tls")), host);
+        stream.write_all(&[7; 1000]).unwrap();
+        assert_eq!(rest(&mut stream), (b"answer".to_vec(), true));
+        say_end(&mut stream);
+        assert!(!ends.recv_timeout(PATIENCE).unwrap(), "{count} nodes: an end that nobody said");
+    }
+}
+
 #[test]
 fn a_client_that_reads_late_gets_everything_and_the_end() {
     for count in COUNTS {

@@ -57,7 +57,7 @@ pub enum StatusError {
     },
 }
 
-/// This program's command line.
+/// This program's command line, as that user.
 fn asks_as(user: &u32) -> String {
     as_user(*user, &command())
 }

@@ -2,7 +2,7 @@
 //! certificate. Sessions are not resumed: what a new configuration asks for holds for each connection from then on.
 //!
 //! A stranger's hello is bounded as that of a node that has not proven its key; behind it there may be a whole record. What the host holds
-//! once the handshake is over counts by its connection.
+//! once the handshake is over counts by its connection, and so do the certificates that it has shown.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::tls::provider;
 /// The memory that a host may hold until its handshake is over: that of a node, and a record behind its hello.
 pub const UNPROVEN_HOST_BYTES: usize = UNPROVEN_BYTES + CERTIFICATE_MOST;
 
-/// Clients are told the names of the authorities if these take at most so many bytes: half of what a message can hold. Without them a client
+/// Clients are told the names of the authorities if these take at most so many bytes: half of what the list of them can hold. Without them a client
 /// chooses its certificate by itself (RFC 5246 §7.4.4).
 const NAMES_MOST: usize = 1 << 15;
 

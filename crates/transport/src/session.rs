@@ -6,11 +6,13 @@
 //!
 //! Before a key is proven, less of what has not come in whole is kept: `WAITING_UNPROVEN`.
 //!
-//! With a host, close_notify is the end of a direction, and the other one may go on (RFC 8446 §6.1). With a node it ends the connection.
+//! With a host, close_notify is the end of a direction, and the other one may go on (RFC 8446 §6.1). In TLS 1.2 whoever gets it answers with
+//! its own and drops what it has to send (RFC 5246 §7.2.1): behind this side's, it ends nothing. With a node it ends the connection.
 
 mod encrypted;
 mod explained;
 mod sink;
+mod step;
 
 use std::cell::RefCell;
 use std::io;
@@ -19,14 +21,14 @@ use ekiden_relay_proto::leg::VERSIONS;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
-use rustls::{CommonState, Error};
+use rustls::{CommonState, Error, ProtocolVersion};
 
 use crate::budget::{self, Room};
 use encrypted::Encrypted;
 pub use explained::{OwnKeyRefusedError, is_own_key_refused};
 use explained::{explained, explained_of_host};
 use sink::Sink;
+use step::{Step, ToEncrypt, step};
 
 /// The most payload of a record (RFC 8446 §5.1), with what pads it (§5.4), and the other bytes of a record: header, content type, tag.
 const RECORD: usize = 16 << 10;
@@ -75,8 +77,9 @@ pub struct Session {
     decrypted: Vec<u8>,
     taken: usize,
     encrypted: Encrypted,
-    /// Whether, and how, the other side has ended the connection. Neither way is an end of a stream.
+    /// Whether, and how, the other side has ended the connection.
     end_of_input: Option<EndOfInput>,
+    has_closed: bool,
     /// By how many bytes records without payload exceed the payload.
     without_payload: usize,
     /// Whether the other side is a host, and no node.
@@ -94,31 +97,10 @@ enum EndOfInput {
     Unwanted,
 }
 
-/// What is to be encrypted.
-#[derive(Clone, Copy)]
-enum ToEncrypt<'a> {
-    Nothing,
-    Data(&'a [u8]),
-    /// Nothing follows it.
-    CloseNotify,
-}
-
 /// rustls has no common type for the two sides.
 enum Role {
     Client(UnbufferedClientConnection),
     Server(UnbufferedServerConnection),
-}
-
-/// The result of one step of a session.
-enum Step {
-    /// There may be more to do.
-    Continue,
-    /// It needs more records.
-    NeedsRecords,
-    /// It can encrypt, and has encrypted what it was given.
-    Established,
-    /// The other side has closed it.
-    Closed,
 }
 
 impl Session {
@@ -140,8 +122,8 @@ impl Session {
     fn new(role: Role) -> Self {
         let (partial, decrypted, encrypted) = (Vec::new(), Vec::new(), Encrypted::default());
         let (whole, taken, without_payload) = (0, 0, 0);
-        let (end_of_input, is_host) = (None, false);
-        Self { role, partial, whole, decrypted, taken, encrypted, end_of_input, without_payload, is_host }
+        let (end_of_input, has_closed, is_host) = (None, false, false);
+        Self { role, partial, whole, decrypted, taken, encrypted, end_of_input, has_closed, without_payload, is_host }
     }
 
     /// Whether the other side is a host.
@@ -162,6 +144,12 @@ impl Session {
     /// A node's public key, or a host's certificate. It is proven once the handshake is over.
     pub fn peer_key(&self) -> Option<&CertificateDer<'_>> {
         self.common().peer_certificates()?.first()
+    }
+
+    /// The memory of the certificates that a host has shown: they stay for as long as the session.
+    pub fn shown(&self) -> usize {
+        let all = self.common().peer_certificates().filter(|_| self.is_host);
+        all.map_or(0, |all| all.iter().map(|certificate| certificate.len()).sum())
     }
 
     /// Whether both sides have agreed on the leg protocol (ALPN).
@@ -275,7 +263,11 @@ impl Session {
 
     /// Encrypts close_notify, for [`Session::flush`] to send.
     pub fn close(&mut self) -> io::Result<()> {
-        if self.is_handshaking() { Ok(()) } else { self.encrypt(ToEncrypt::CloseNotify) }
+        if self.is_handshaking() {
+            return Ok(());
+        }
+        self.has_closed = true;
+        self.encrypt(ToEncrypt::CloseNotify)
     }
 
     /// Takes no more of what the other side sends, once this side has ended, and frees what has come.
@@ -389,7 +381,10 @@ impl Session {
                 Ok(Step::Continue) => used += discard,
                 Ok(Step::NeedsRecords | Step::Established) => return Ok(used + discard),
                 Ok(Step::Closed) => {
-                    self.end_of_input = Some(EndOfInput::CloseNotify);
+                    let is_answer =
+                        self.has_closed && self.common().protocol_version() == Some(ProtocolVersion::TLSv1_2);
+                    let end = if is_answer { EndOfInput::Truncated } else { EndOfInput::CloseNotify };
+                    self.end_of_input.get_or_insert(end);
                     return match what {
                         ToEncrypt::Data(_) => Err(io::ErrorKind::BrokenPipe.into()),
                         ToEncrypt::Nothing | ToEncrypt::CloseNotify => Ok(input.len()),
@@ -426,56 +421,6 @@ impl Session {
             Role::Server(connection) => connection,
         }
     }
-}
-
-fn step<Data>(
-    status: UnbufferedStatus<'_, '_, Data>,
-    sink: &mut Sink<'_>,
-    encrypted: &mut Encrypted,
-    what: ToEncrypt<'_>,
-) -> (usize, Result<Step, Error>) {
-    let UnbufferedStatus { mut discard, state } = status;
-    let step = match state {
-        Err(error) => Err(error),
-        Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
-            match traffic.next_record() {
-                Some(Ok(record)) => {
-                    discard += record.discard;
-                    sink.put(record.payload);
-                }
-                Some(Err(error)) => break Err(error),
-                None => break Ok(Step::Continue),
-            }
-        },
-        Ok(ConnectionState::EncodeTlsData(mut data)) => encrypted.fill(|room| match data.encode(room) {
-            Err(EncodeError::InsufficientSize(size)) => Ok(Err(size)),
-            Err(EncodeError::AlreadyEncoded) => Err(Error::EncryptError),
-            Ok(n) => Ok(Ok(n)),
-        }),
-        Ok(ConnectionState::TransmitTlsData(data)) => {
-            // The record waits in `encrypted`, and is sent in its turn.
-            data.done();
-            Ok(Step::Continue)
-        }
-        Ok(ConnectionState::WriteTraffic(mut traffic)) => {
-            let result = |written: Result<usize, EncryptError>| match written {
-                Err(EncryptError::InsufficientSize(size)) => Ok(Err(size)),
-                Err(EncryptError::EncryptExhausted) => Err(Error::EncryptError),
-                Ok(n) => Ok(Ok(n)),
-            };
-            let filled = match what {
-                ToEncrypt::Nothing => Ok(Step::Established),
-                ToEncrypt::Data(bytes) => encrypted.fill(|room| result(traffic.encrypt(bytes, room))),
-                ToEncrypt::CloseNotify => encrypted.fill(|room| result(traffic.queue_close_notify(room))),
-            };
-            filled.map(|_| Step::Established)
-        }
-        Ok(ConnectionState::BlockedHandshake) => Ok(Step::NeedsRecords),
-        Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Ok(Step::Closed),
-        // Early data is switched off, and there are no other states.
-        Ok(_) => Err(Error::General("early data".into())),
-    };
-    (discard, step)
 }
 
 /// How many bytes of `input` are complete records, of which the first `known` are known to be.

@@ -180,8 +180,9 @@ impl ServerCertVerifier for Pinned {
     ) -> Result<ServerCertVerified, Error> {
         let presented = Fingerprint::of(key);
         match self.pinned {
+            // Nodes may share a key.
             Some(pinned) if pinned == presented => Ok(ServerCertVerified::assertion()),
-            Some(_) if presented == self.own => Err(refused(PeerKeyError::Own)),
+            _ if presented == self.own => Err(refused(PeerKeyError::Own)),
             Some(pinned) => Err(refused(PeerKeyError::Other { presented, pinned })),
             None => Err(refused(PeerKeyError::NotPinned(presented))),
         }

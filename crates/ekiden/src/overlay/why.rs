@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-use ekiden_overlay::known::RTT_UNKNOWN;
 use ekiden_relay::{CandidateStatus, DestinationError, ExitStatus, LastStatus, OverlayStatus, Pattern, Target};
 use ekiden_report::Table;
 use ekiden_units::{HostPort, without_dot};
@@ -298,7 +297,7 @@ fn row(node: &str, of: &CandidateStatus, mark: &str) -> [String; 6] {
         arrows(node, &of.path),
         mbit(of.sure_bit_s),
         mbit(of.hoped_bit_s),
-        if of.rtt_ms < RTT_UNKNOWN.as_secs() * 1e3 { format!("{:.1}", of.rtt_ms) } else { "-".into() },
+        of.rtt_ms.map_or_else(|| "-".into(), |ms| format!("{ms:.1}")),
         ago(of.age_s),
     ]
 }

@@ -73,18 +73,20 @@ impl<'a> Parts<'a> {
         matches!(content, Some([1, 1, is_one, ..]) if *is_one > 0)
     }
 
+    /// The last: names go from the root of a directory down to their owner (RFC 4514 §2.1).
     fn common_name(&self) -> Option<Value<'a>> {
+        let mut last = None;
         let mut names = next(&mut &*self.subject)?.of(SEQUENCE)?;
         while let Some(set) = next(&mut names) {
             let mut attributes = set.content;
             while let Some(attribute) = next(&mut attributes) {
                 let mut pair = attribute.content;
                 if next(&mut pair)?.whole == COMMON_NAME {
-                    return next(&mut pair);
+                    last = Some(next(&mut pair)?);
                 }
             }
         }
-        None
+        last
     }
 
     fn alternative_name(&self) -> Option<String> {

@@ -3,6 +3,7 @@
 mod addresses;
 mod classes;
 mod files;
+mod hints;
 mod loops;
 mod overlay;
 mod tls;
@@ -34,40 +35,23 @@ use super::{Config, ConfigError, Congestion, Limits, Listener, ListenerKind, Own
 use crate::config::route::{Route, Routes, Way};
 use ekiden_config::{Count, Quantity, Source, range};
 use files::ReadFiles;
+use hints::hinted;
 use overlay::Own;
 pub(super) use overlay::check_members;
 
 pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
     let source = Resolver::of(text, file);
-    source.config(source.read_explained(explained)?)
+    source.config(source.read_explained(hinted)?)
 }
 
 pub(super) fn own(text: &str, file: &Path) -> Result<OwnNode, ConfigError> {
     let source = Resolver::of(text, file);
-    let raw: Raw = source.read_explained(explained)?;
+    let raw: Raw = source.read_explained(hinted)?;
     raw.name.as_ref().map(|name| source.node_name(name)).transpose()?;
     let own = raw.key_file.as_ref().map(|file| source.identity(file)).transpose()?;
     let has_leg_listener = raw.listen.values().any(|listen| listen.get_ref().kind == RawKind::Leg);
     let key = own.map(|(identity, _)| identity.fingerprint());
     Ok(OwnNode { name: raw.name(), key, has_leg_listener })
-}
-
-/// What a node in etcd does not say of itself has another place.
-fn explained(_: &toml::de::Error, explained: String) -> String {
-    let flag =
-        [("near", "--near"), ("region", "--region"), ("at", "--at"), ("price", "--price"), ("relays", "--no-relay")]
-            .into_iter()
-            .find(|(key, _)| explained.starts_with(&format!("unknown field `{key}` in overlay.etcd,")));
-    if explained.contains(".kind: unknown variant `socks4") {
-        return explained.replace("did you mean `socks5`?", "`mixed` takes SOCKS4 and 4a");
-    }
-    if explained.contains(".kind: unknown variant `https`") {
-        return explained.replace("did you mean `http`?", "an HTTPS proxy is an `http` listener with a table `tls`");
-    }
-    match flag {
-        Some((_, flag)) => format!("{explained}; the operator says that of a node: `ekiden overlay admit {flag}`"),
-        None => explained,
-    }
 }
 
 /// What is written in a file, on its way to a configuration.

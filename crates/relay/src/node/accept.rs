@@ -60,7 +60,7 @@ pub async fn run(
     node: Arc<Node>,
     workers: Arc<[Worker]>,
     me: usize,
-    socket: Arc<TcpListener>,
+    (socket, held): (Arc<TcpListener>, Arc<Holder>),
     current: watch::Receiver<Arc<Listener>>,
     mut called: oneshot::Receiver<CloseOrder>,
 ) {
@@ -69,7 +69,7 @@ pub async fn run(
         Ok(socket) => socket,
         Err(error) => return tracing::error!("{} could not be watched: {error}", *current.borrow()),
     };
-    let mut acceptor = Acceptor { node, workers, me, current, paused: false };
+    let mut acceptor = Acceptor { node, workers, me, current, held, paused: false };
     loop {
         // A node that is full does not take any. It must hear all the same that it is to close.
         let turn = async {
@@ -101,6 +101,7 @@ struct Acceptor {
     workers: Arc<[Worker]>,
     me: usize,
     current: Current,
+    held: Arc<Holder>,
     /// Whether the log says already that connections wait.
     paused: bool,
 }
@@ -108,6 +109,9 @@ struct Acceptor {
 impl Acceptor {
     /// Accepts one connection, when there is room for it. Whether there may be more of them. One of the `last` keeps a node
     /// that stops until its request is known.
+    ///
+    /// Takes none while another process has the socket: that accepts, and this worker may not have heard of it yet. With `last` this
+    /// does not return then.
     async fn take(
         &mut self,
         socket: &Listening,
@@ -122,7 +126,10 @@ impl Acceptor {
             // The wait is bounded, so that a raised limit is noticed.
             let _ = tokio::time::timeout(PAUSE, self.node.closed.notified()).await;
         }
-        match accept() {
+        let Some(accepted) = self.held.while_ours(accept) else {
+            return if last { pending().await } else { false };
+        };
+        match accepted {
             Some(Ok((stream, from))) => {
                 self.paused = false;
                 tracing::trace!(%from, "accepted");
@@ -148,7 +155,8 @@ impl Acceptor {
         if let Some(sender) = &removed {
             self.current = Arc::new(sender.subscribe());
         }
-        let mut others = held.subscribe();
+        self.held = held;
+        let mut others = self.held.subscribe();
         loop {
             let was = others.borrow_and_update().held;
             // Keeps a node that stops until this worker has closed its socket, too: others may be sooner.
@@ -158,26 +166,23 @@ impl Acceptor {
                     Held::Passed => {}
                     Held::Lent => pending().await,
                     Held::Here => {
-                        self.take_for(UNDER_WAY, &socket, &held, &mut busy).await;
-                        held.ignore_new(socket.socket());
-                        self.take_for(UNDER_WAY_LAST, &socket, &held, &mut busy).await;
+                        self.take_for(UNDER_WAY, &socket, &mut busy).await;
+                        self.held.ignore_new(socket.socket());
+                        self.take_for(UNDER_WAY_LAST, &socket, &mut busy).await;
                         drop(steering.take());
                         // Those that wait for room in a full node are served as well.
-                        while has_waiting(socket.socket()) && self.take_last(&socket, &held, || socket.accept()).await {
-                        }
+                        while has_waiting(socket.socket()) && self.take(&socket, || socket.accept(), true).await {}
                     }
                     Held::Asked => {
                         // An error means that there is no filter.
                         drop(steer::hear_new(socket.socket()));
-                        self.take_all(&socket, &held, &mut busy).await;
+                        self.take_all(&socket, &mut busy).await;
                     }
                     Held::Wanted => {
-                        held.ignore_new(socket.socket());
-                        self.take_for(UNDER_WAY, &socket, &held, &mut busy).await;
+                        self.held.ignore_new(socket.socket());
+                        self.take_for(UNDER_WAY, &socket, &mut busy).await;
                         // Another process waits for the address: there is no time for those that wait for room.
-                        while self.node.is_full().is_none() && self.take_last(&socket, &held, || socket.accept()).await
-                        {
-                        }
+                        while self.node.is_full().is_none() && self.take(&socket, || socket.accept(), true).await {}
                     }
                 }
             };
@@ -189,7 +194,7 @@ impl Acceptor {
             }
             // Another process may be promised it at this moment, and then it stays.
             let mut closing = Some(socket);
-            let is_closed = was == Held::Passed || held.while_here(|| drop(closing.take()));
+            let is_closed = was == Held::Passed || self.held.while_here(|| drop(closing.take()));
             match closing {
                 Some(still) if !is_closed => socket = still,
                 _ => return,
@@ -197,39 +202,18 @@ impl Acceptor {
         }
     }
 
-    async fn take_for(&mut self, most: Duration, socket: &Listening, held: &Holder, busy: &mut Option<InFlightGuard>) {
+    async fn take_for(&mut self, most: Duration, socket: &Listening, busy: &mut Option<InFlightGuard>) {
         // It has no other end.
-        let _ = tokio::time::timeout(most, self.take_all(socket, held, busy)).await;
+        let _ = tokio::time::timeout(most, self.take_all(socket, busy)).await;
     }
 
     /// Accepts without an end. `busy` is given back once the queue was empty.
-    async fn take_all(&mut self, socket: &Listening, held: &Holder, busy: &mut Option<InFlightGuard>) {
-        while self.take_last(socket, held, || socket.accept()).await {}
+    async fn take_all(&mut self, socket: &Listening, busy: &mut Option<InFlightGuard>) {
+        while self.take(socket, || socket.accept(), true).await {}
         drop(busy.take());
         while let Ok(mut ready) = socket.ready().await {
-            while self.take_last(socket, held, || ready.accept()).await {}
+            while self.take(socket, || ready.accept(), true).await {}
         }
-    }
-
-    /// Accepts one connection of a socket that is to be closed. Takes none, and does not return, while another process has the socket: that
-    /// accepts, and this worker may not have heard of it yet.
-    async fn take_last(
-        &mut self,
-        socket: &Listening,
-        held: &Holder,
-        accept: impl FnOnce() -> Option<io::Result<(StdStream, SocketAddr)>>,
-    ) -> bool {
-        let mut is_ours = true;
-        let accept = || {
-            let accepted = held.while_ours(accept);
-            is_ours = accepted.is_some();
-            accepted.flatten()
-        };
-        let may_be_more = self.take(socket, accept, true).await;
-        if !is_ours {
-            pending::<()>().await;
-        }
-        may_be_more
     }
 }
 

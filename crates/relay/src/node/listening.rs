@@ -134,7 +134,8 @@ impl Sockets {
             let (call, called) = oneshot::channel();
             let socket = Arc::new(socket);
             bound.sockets.push(socket.clone());
-            let task = accept::run(node.clone(), workers.clone(), me, socket, bound.current.subscribe(), called);
+            let held = (socket, bound.held.clone());
+            let task = accept::run(node.clone(), workers.clone(), me, held, bound.current.subscribe(), called);
             bound.tasks.push(workers[me].handle.spawn(task).abort_handle());
             bound.close_orders.push(call);
         }

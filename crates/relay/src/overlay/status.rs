@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ekiden_overlay::choice::Why;
+use ekiden_overlay::known::RTT_UNKNOWN;
 use ekiden_overlay::path::{Class, DataDirection, Path};
 use ekiden_overlay::places::ExitPaths;
 use ekiden_service::status::{StatusError, Whose, ask as ask_status};
@@ -198,8 +199,8 @@ pub struct CandidateStatus {
     pub sure_bit_s: u64,
     /// What it may get, if legs of unknown rate are good.
     pub hoped_bit_s: u64,
-    /// The sum of its round trips in milliseconds.
-    pub rtt_ms: f64,
+    /// The sum of its round trips in milliseconds; `None` if a leg's is not known.
+    pub rtt_ms: Option<f64>,
     /// How old the oldest of what is known is, in seconds.
     pub age_s: f64,
 }
@@ -380,7 +381,7 @@ fn candidate(of: &ekiden_overlay::path::Candidate) -> CandidateStatus {
         path: of.path.0.clone(),
         sure_bit_s: of.sure.0,
         hoped_bit_s: of.hoped.0,
-        rtt_ms: of.rtt.as_ms(),
+        rtt_ms: (of.rtt < RTT_UNKNOWN).then(|| of.rtt.as_ms()),
         age_s: of.legs.iter().map(|leg| leg.age).max().map_or(0.0, |age| Duration::from(age).as_secs_f64()),
     }
 }

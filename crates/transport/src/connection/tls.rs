@@ -66,7 +66,7 @@ impl DerefMut for Locked<'_> {
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
         let Counted { session, holding, .. } = &mut *self.0;
-        holding.set(if session.is_unproven() { 0 } else { session.unread() + session.unsent() });
+        holding.set(if session.is_unproven() { 0 } else { session.unread() + session.unsent() + session.shown() });
     }
 }
 

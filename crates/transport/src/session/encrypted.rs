@@ -5,7 +5,8 @@ use std::cell::Cell;
 use rustls::Error;
 use rustls::unbuffered::InsufficientSizeError;
 
-use super::{ENCRYPTED_PIECE, Step};
+use super::ENCRYPTED_PIECE;
+use super::step::Step;
 use crate::budget::{self, Room};
 
 thread_local! {

@@ -63,7 +63,13 @@ pub fn explained_of_host(error: &Error) -> io::Error {
             io::Error::new(PermissionDenied, format!("its certificate {}", why_unusable(why)))
         }
         Error::AlertReceived(
-            alert @ (A::UnknownCA | A::BadCertificate | A::CertificateUnknown | A::CertificateExpired),
+            alert @ (A::UnknownCA
+            | A::BadCertificate
+            | A::CertificateUnknown
+            | A::CertificateExpired
+            | A::CertificateRevoked
+            | A::UnsupportedCertificate
+            | A::AccessDenied),
         ) => io::Error::new(PermissionDenied, format!("it does not accept this listener's certificate ({alert:?})")),
         // TLS 1.1 has no such extension.
         Error::PeerIncompatible(

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use rustls::crypto::cipher::{OutboundChunks, OutboundPlainMessage};
-use rustls::{ConnectionTrafficSecrets, ContentType, ProtocolVersion};
+use rustls::unbuffered::{ConnectionState, UnbufferedStatus};
+use rustls::{ConnectionTrafficSecrets, ContentType};
 
 mod hosts;
 

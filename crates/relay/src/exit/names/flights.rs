@@ -24,8 +24,10 @@ pub(super) struct Flight {
 #[derive(Default)]
 struct State {
     under_way: Option<Run>,
-    /// In whose turn it was given up last, while others waited for theirs.
-    given_up: Option<Who>,
+    /// The number of that run, or of the last one.
+    run: u64,
+    /// Which run was given up last, while others waited for their turns, and in whose turn it was.
+    given_up: Option<(u64, Who)>,
     found: Vec<(RecordType, Found)>,
 }
 
@@ -68,12 +70,18 @@ impl Flight {
         self.until(|state| state.under_way.as_ref().is_some_and(|run| run.is_exempt || !only_exempt)).await;
     }
 
-    /// Until it is not under way. In whose turn it was given up, if it was.
+    /// Until it is not under way.
+    pub(super) async fn has_room(&self) {
+        self.until(|state| state.under_way.is_none()).await;
+    }
+
+    /// Until it is not under way as now: it may have been begun anew at once. In whose turn it was given up, if it was.
     pub(super) async fn has_ended(&self) -> Option<Who> {
+        let run = self.state.borrow().run;
         let mut given_up = None;
         self.until(|state| {
-            given_up = state.given_up.clone();
-            state.under_way.is_none()
+            given_up = state.given_up.clone().filter(|(number, _)| *number == run).map(|(_, who)| who);
+            state.under_way.is_none() || state.run != run
         })
         .await;
         given_up
@@ -84,7 +92,8 @@ impl Flight {
         let begins = self.state.send_if_modified(|state| {
             let begins = state.under_way.is_none();
             if begins {
-                (state.under_way, state.given_up) = (Some(Run { is_exempt: turn.is_exempt() }), None);
+                state.under_way = Some(Run { is_exempt: turn.is_exempt() });
+                state.run += 1;
             }
             begins
         });
@@ -134,7 +143,7 @@ impl UnderWay {
     /// It ends without an answer. Those of `group`, whose turn it was, are told so; the others who wait begin it anew. `None`:
     /// nobody waited, and whoever does by now begins it anew.
     pub(super) fn give_up(self, group: Option<Who>) {
-        self.0.state.send_modify(|state| state.given_up = group);
+        self.0.state.send_modify(|state| state.given_up = group.map(|group| (state.run, group)));
     }
 
     /// It is over: whoever asks from now on begins another one.

@@ -167,7 +167,7 @@ impl Servers {
             look_up.begin();
             if let Some(turn) = turn {
                 if turn.is_exempt() {
-                    flight.has_ended().await;
+                    flight.has_room().await;
                 }
                 if let Some(flight) = flight.begin(&turn) {
                     tokio::spawn(self.clone().run(flight, turn));

@@ -11,6 +11,7 @@ use ekiden_transport::budget::Holding;
 use ekiden_transport::{Connection, is_transient};
 
 use crate::overlay::Came;
+use crate::serve::begun::LONG;
 use crate::stream::{Framing, Output, Pump, PumpError};
 
 /// The most bytes read at a time.
@@ -74,7 +75,8 @@ impl Reader {
             match read {
                 Ok(Some(more)) => return more,
                 Ok(None) => {}
-                Err(error) if is_transient(&error) => {}
+                // A part of a record has come: the rest of it may be long in coming.
+                Err(error) if is_transient(&error) => self.shrink_small(LONG),
                 Err(error) => return Err(PumpError::Receive(error)),
             }
         }

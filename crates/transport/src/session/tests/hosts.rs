@@ -85,7 +85,9 @@ fn with_a_host_each_side_may_end_and_the_other_goes_on() {
                 pair.server.close().unwrap();
                 pair.server.flush(write(&mut pair.down, 1 << 20)).unwrap();
             }
-            assert_eq!(pair.client.receive(&mut got, read(&mut pair.down, 1 << 20)).unwrap(), 0);
+            // Behind its own end, in TLS 1.2, it is taken for an answer.
+            let end = pair.client.receive(&mut got, read(&mut pair.down, 1 << 20)).map_err(|error| error.kind());
+            assert_eq!(end, if version == &TLS13 { Ok(0) } else { Err(io::ErrorKind::UnexpectedEof) });
             assert!(pair.down.is_empty());
         }
     }
@@ -99,6 +101,24 @@ fn any_number_of_authorities_is_taken() {
             assert!(pair.shake_hands().iter().all(Option::is_none), "{others}");
             assert!(pair.server.peer_key().is_some());
         }
+    }
+}
+
+/// In TLS 1.2 whoever gets close_notify answers with its own, and drops what it has to send (RFC 5246 §7.2.1). In TLS 1.3 nobody does.
+#[test]
+fn behind_this_sides_end_a_close_notify_of_tls_1_2_is_no_end() {
+    for (version, is_end) in [(&TLS12, false), (&TLS13, true)] {
+        let mut pair = hosts(&[version], false).pair(1 << 20);
+        assert!(pair.shake_hands().iter().all(Option::is_none));
+        pair.client.send(b"half", write(&mut pair.up, 1 << 20)).unwrap();
+        pair.server.close().unwrap();
+        pair.server.flush(write(&mut pair.down, 1 << 20)).unwrap();
+        assert_eq!(pair.client.receive(&mut [0; 9], read(&mut pair.down, 1 << 20)).unwrap(), 0);
+        pair.client.close().unwrap();
+        pair.client.flush(write(&mut pair.up, 1 << 20)).unwrap();
+        assert_eq!(pair.server.receive(&mut [0; 9], read(&mut pair.up, 1 << 20)).unwrap(), 4);
+        let end = pair.server.receive(&mut [0; 9], read(&mut pair.up, 1 << 20)).map_err(|error| error.kind());
+        assert_eq!(end, if is_end { Ok(0) } else { Err(io::ErrorKind::UnexpectedEof) }, "{version:?}");
     }
 }
 
@@ -296,13 +316,14 @@ async fn what_a_host_holds_behind_its_handshake_counts_for_as_long_as_it_does() 
         let host = Connection::start_tls_of_host(host, hosts.pair(0).client);
         let (host, own) = tokio::join!(host, accept_host(socket, &hosts.server));
         let (host, own) = (host.unwrap(), own.unwrap());
-        assert_eq!(payer.held(), 0);
+        // Both sides pay here, and the certificate is what one has shown.
+        let shown = payer.held();
         // What was decrypted for a look.
         host.send_all(&[7; 16_000]).await.unwrap();
         own.peek_end().await.unwrap();
         assert!(payer.held() >= 16_000, "{}", payer.held());
         own.receive_exact(&mut [0; 16_000]).await.unwrap();
-        assert_eq!(payer.held(), 0);
+        assert_eq!(payer.held(), shown);
         // The beginning of a record.
         host.socket().try_write(&[&[23, 3, 3, 0x40, 0x10][..], &[7; 16_000]].concat()).unwrap();
         while own.unread() < 16_000 {
@@ -314,8 +335,30 @@ async fn what_a_host_holds_behind_its_handshake_counts_for_as_long_as_it_does() 
         own.shut_down().unwrap();
         let discarding = own.discard_to_end();
         assert!(tokio::time::timeout(std::time::Duration::from_millis(10), discarding).await.is_err());
-        assert_eq!(payer.held(), 0);
+        assert_eq!(payer.held(), shown);
         own.end_cleanly();
+    };
+    paid(holds).await;
+    assert_eq!(payer.held(), 0);
+}
+
+#[tokio::test]
+async fn the_certificates_that_a_host_has_shown_count() {
+    let (hosts, payer) = (hosts(&[&TLS13], true), Arc::new(Payer::default()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let holds = async {
+        pays(payer.clone(), Share::Quarter);
+        let host = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (socket, _) = listener.accept().await.unwrap();
+        let mut shown = hosts.pair(0).client;
+        shown.is_host = false;
+        let host = Connection::start_tls_of_host(host, shown);
+        let (host, own) = tokio::join!(host, accept_host(socket, &hosts.server));
+        let (host, own) = (host.unwrap(), own.unwrap());
+        let length = own.peer_certificate().unwrap().len();
+        host.send_all(b"x").await.unwrap();
+        own.receive_exact(&mut [0]).await.unwrap();
+        assert_eq!(payer.held(), length);
     };
     paid(holds).await;
     assert_eq!(payer.held(), 0);

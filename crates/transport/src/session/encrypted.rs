@@ -6,7 +6,6 @@ use rustls::Error;
 use rustls::unbuffered::InsufficientSizeError;
 
 use super::ENCRYPTED_PIECE;
-use super::step::Step;
 use crate::budget::{self, Room};
 
 thread_local! {
@@ -28,7 +27,7 @@ impl Encrypted {
     pub fn fill(
         &mut self,
         mut write: impl FnMut(&mut [u8]) -> Result<Result<usize, InsufficientSizeError>, Error>,
-    ) -> Result<Step, Error> {
+    ) -> Result<(), Error> {
         let usual = if budget::room() == Room::Plenty { ENCRYPTED_PIECE } else { 0 };
         if self.bytes.is_empty() && usual > 0 {
             self.bytes = SPARE.take();
@@ -39,7 +38,7 @@ impl Encrypted {
             written = write(&mut self.bytes[self.filled..])?;
         }
         self.filled += written.map_err(|_| Error::EncryptError)?;
-        Ok(Step::Continue)
+        Ok(())
     }
 
     /// Leaves its buffer to the next session: all has been sent.

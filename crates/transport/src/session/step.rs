@@ -47,11 +47,13 @@ pub fn step<Data>(
                 None => break Ok(Step::Continue),
             }
         },
-        Ok(ConnectionState::EncodeTlsData(mut data)) => encrypted.fill(|room| match data.encode(room) {
-            Err(EncodeError::InsufficientSize(size)) => Ok(Err(size)),
-            Err(EncodeError::AlreadyEncoded) => Err(Error::EncryptError),
-            Ok(n) => Ok(Ok(n)),
-        }),
+        Ok(ConnectionState::EncodeTlsData(mut data)) => encrypted
+            .fill(|room| match data.encode(room) {
+                Err(EncodeError::InsufficientSize(size)) => Ok(Err(size)),
+                Err(EncodeError::AlreadyEncoded) => Err(Error::EncryptError),
+                Ok(n) => Ok(Ok(n)),
+            })
+            .map(|()| Step::Continue),
         Ok(ConnectionState::TransmitTlsData(data)) => {
             // The record waits in `encrypted`, and is sent in its turn.
             data.done();
@@ -64,11 +66,11 @@ pub fn step<Data>(
                 Ok(n) => Ok(Ok(n)),
             };
             let filled = match what {
-                ToEncrypt::Nothing => Ok(Step::Established),
+                ToEncrypt::Nothing => Ok(()),
                 ToEncrypt::Data(bytes) => encrypted.fill(|room| result(traffic.encrypt(bytes, room))),
                 ToEncrypt::CloseNotify => encrypted.fill(|room| result(traffic.queue_close_notify(room))),
             };
-            filled.map(|_| Step::Established)
+            filled.map(|()| Step::Established)
         }
         Ok(ConnectionState::BlockedHandshake) => Ok(Step::NeedsRecords),
         Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Ok(Step::Closed),

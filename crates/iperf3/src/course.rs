@@ -28,6 +28,10 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 const LAST_STEP: Duration = Duration::from_secs(2);
 /// How long the server's program has for what its kernel has received, after a transfer by bytes.
 const LAST_READ: Duration = Duration::from_millis(50);
+/// Between two measurements an iperf3 server closes its listener and opens it again: whoever waits there is reset. Another attempt is made this
+/// much later, so often.
+const BETWEEN: Duration = Duration::from_millis(100);
+const BETWEEN_TRIES: usize = 3;
 /// A slow start threshold that means none (TCP_INFINITE_SSTHRESH).
 const NO_SSTHRESH: u32 = 0x7fff_ffff;
 
@@ -38,8 +42,7 @@ const NO_SSTHRESH: u32 = 0x7fff_ffff;
 pub fn run(settings: &Settings, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Outcome, Error> {
     check(settings)?;
     let block = block(settings.block_bytes)?;
-    let control = Control::open(settings)?;
-    control.expect(State::ParamExchange, Phase::Greet).map_err(|error| named(settings, &control, error))?;
+    let control = greeted(settings)?;
     control.send(&message::encode(&parameters(settings)), Phase::TakeParameters)?;
     control.expect(State::CreateStreams, Phase::TakeParameters)?;
     let streams = open_streams(settings, &control)?;
@@ -57,6 +60,20 @@ pub fn run(settings: &Settings, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
         control.wait_for_end(LAST_STEP);
     }
     course.outcome(&results)
+}
+
+/// A connection to a server that takes parameters.
+fn greeted(settings: &Settings) -> Result<Control, Error> {
+    let mut tries = BETWEEN_TRIES;
+    loop {
+        let control = Control::open(settings)?;
+        match control.expect(State::ParamExchange, Phase::Greet) {
+            Ok(()) => return Ok(control),
+            Err(Error::Gone { phase: Phase::Greet, .. }) if tries > 0 => thread::sleep(BETWEEN),
+            Err(error) => return Err(named(settings, &control, error)),
+        }
+        tries -= 1;
+    }
 }
 
 /// The error, naming the server that answers instead of an iperf3 server where it can be recognised.

@@ -428,3 +428,29 @@ fn settings_that_cannot_be_are_refused_before_anything_is_sent() {
     });
     assert!(matches!(error, Error::Socket(_)), "{error}");
 }
+
+/// A server between two measurements resets who waits at the listener that it closes.
+#[test]
+fn a_server_that_is_between_two_measurements_is_asked_again() {
+    for (resets, is_reached) in [(1, true), (9, false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let settings = Settings::new(&listener.local_addr().unwrap().to_string());
+        thread::spawn(move || {
+            for _ in 0..resets {
+                let (stream, _) = listener.accept().unwrap();
+                // With what it has not read, it is reset.
+                let _ = stream.peek(&mut [0]);
+            }
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; 37]).unwrap();
+            // It takes parameters.
+            stream.write_all(&[9]).unwrap();
+            let _ = stream.read(&mut [0; 100]);
+        });
+        let error = run(&settings, &mut |_| {}).unwrap_err();
+        match is_reached {
+            true => assert!(matches!(error, Error::Declined), "{error}"),
+            false => assert!(matches!(error, Error::Gone { phase: Phase::Greet, .. }), "{error}"),
+        }
+    }
+}

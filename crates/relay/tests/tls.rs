@@ -392,6 +392,8 @@ fn a_kept_connection_ends_where_its_listener_asks_for_other_certificates() {
     put("other-clients.pem", &authorities()[2].pem);
     node.reload(config(&text.replace("\"clients.pem", "\"other-clients.pem"))).unwrap();
     assert!(ask().starts_with("HTTP/1.1 503 "));
+    let body = String::from_utf8(rest(&mut kept).0).unwrap();
+    assert!(body.contains("what this proxy asks of its clients by TLS has changed"), "{body}");
 }
 
 #[test]

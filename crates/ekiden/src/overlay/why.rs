@@ -367,6 +367,19 @@ mod tests {
     }
 
     #[test]
+    fn a_round_trip_that_nobody_knows_is_none() {
+        let mut status = status(json!([]));
+        status.exits[0].candidates[1].rtt_ms = None;
+        let text = said(&status, "c.jp");
+        let row = text.lines().find(|line| line.contains("paris → delhi → tokyo")).unwrap();
+        assert!(row.split_whitespace().any(|cell| cell == "-"), "{row}");
+        assert!(
+            text.contains(" 1.0 ")
+                && serde_json::to_value(&status).unwrap()["exits"][0]["candidates"][1]["rtt_ms"].is_null()
+        );
+    }
+
+    #[test]
     fn what_is_near_a_node_that_is_not_there_or_not_known_is_told_as_refused() {
         let mut status = status(json!([]));
         assert_eq!(said(&status, "a.au"), "a.au: node perth is near it, and is not there: streams to it are refused\n");

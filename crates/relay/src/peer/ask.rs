@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::leg::{FrameKind, Header, encode_ask};
 use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::frames::read_told;
@@ -18,11 +17,10 @@ use crate::shared::Node;
 /// How long an answer may take, and before that the place to ask for it.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Asks the peer of this name, and tells it the nodes to which this one wants paths. The leg's round trip is what the connection has shown of
-/// it: a node that has much to do answers later.
+/// Asks the peer of this name, and tells it the nodes to which this one wants paths. How long the answer takes is the leg's round trip.
 pub async fn ask(node: &Node, name: &str, wanted: &[String]) -> Result<Vec<u8>, Failure> {
-    let (told, rtt) = question(node, name, &encode_ask(wanted), true).await?;
-    node.overlay.answered(name, rtt);
+    let (told, took) = question(node, name, &encode_ask(wanted), true).await?;
+    node.overlay.answered(name, took);
     Ok(told)
 }
 
@@ -32,7 +30,7 @@ pub async fn ask_receipts(node: &Node, name: &str, asked: &[u8]) -> Result<Vec<u
     Ok(question(node, name, &Header::frame(FrameKind::Receipts, asked), false).await?.0)
 }
 
-/// Says `frame` to a peer, on a connection that goes back to the pool, and returns the answer and the round trip. Without one in
+/// Says `frame` to a peer, on a connection that goes back to the pool, and returns the answer and how long that took. Without one in
 /// time the leg has failed, if it is `due`.
 async fn question(node: &Node, name: &str, frame: &[u8], due: bool) -> Result<(Vec<u8>, Duration), Failure> {
     let config = node.config();
@@ -53,10 +51,8 @@ async fn question(node: &Node, name: &str, frame: &[u8], due: bool) -> Result<(V
         };
         // A connection that has rested may have died, and the node may be well.
         let told = told.await.map_err(|error| broken(node, name, &error))?;
-        let took = begun.elapsed();
-        let shown = tcp_info(connection.socket()).map_or(took, |info| Duration::from_micros(info.rtt_us.into()));
         node.pool.put(name, peer, connection);
-        Ok((told, took.min(shown)))
+        Ok((told, begun.elapsed()))
     });
     asked.await.unwrap_or_else(|_| {
         if due {
@@ -100,7 +96,6 @@ mod tests {
     use ekiden_relay_proto::leg::{Acceptor, SharedSecret};
     use ekiden_transport::frames::read_frame;
     use tokio::net::TcpListener;
-    use tokio::time::sleep;
 
     use super::*;
 
@@ -118,8 +113,8 @@ mod tests {
         node
     }
 
-    /// A node named near, which has these peers.
-    fn node(peers: &[(&str, &TcpListener)]) -> (tempfile::TempDir, Node) {
+    #[tokio::test]
+    async fn a_late_answer_about_streams_fails_no_leg_and_one_about_legs_does() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
         std::fs::write(file("key"), "a".repeat(64)).unwrap();
@@ -127,42 +122,15 @@ mod tests {
         let own = Identity::generate(&file("own.pem")).unwrap().fingerprint();
         std::fs::write(file("members"), format!("[node.near]\naddress = \"127.0.0.1:1\"\nfingerprint = \"{own}\"\n"))
             .unwrap();
+        let (late, deaf) = (listener().await, listener().await);
         let mut text = "name = \"near\"\nkey_file = \"own.pem\"\n[overlay]\nmembers_file = \"members\"\n".to_owned();
-        for (name, nodes) in peers {
+        for (name, nodes) in [("late", &late), ("deaf", &deaf)] {
             let address = nodes.local_addr().unwrap();
             writeln!(text, "[peer.{name}]\naddress = \"{address}\"\nplain_key_file = \"key\"").unwrap();
         }
         let config = Config::parse(&text, &file("node.toml")).unwrap_or_else(|error| panic!("{error}"));
         let node = Node::new(Arc::new(config)).unwrap();
         node.overlay.configure(&node.config());
-        (folder, node)
-    }
-
-    #[tokio::test]
-    async fn an_answer_that_is_late_says_nothing_of_the_legs_round_trip() {
-        let busy = listener().await;
-        let (_folder, node) = node(&[("busy", &busy)]);
-        let answers = async {
-            let asker = mute(&busy).await;
-            read_frame(&asker).await.unwrap();
-            sleep(Duration::from_millis(400)).await;
-            let told = br#"{"told_format":1,"node":"busy","load":0,"legs":{}}"#;
-            asker.send_all(&Header::frame(FrameKind::Told, told)).await.unwrap();
-            asker
-        };
-        let begun = Instant::now();
-        let (told, _asker) = tokio::join!(ask(&node, "busy", &[]), answers);
-        told.unwrap();
-        assert!(begun.elapsed() >= Duration::from_millis(400));
-        // A second and four round trips.
-        let silence = node.overlay.silence("busy");
-        assert!(silence < Duration::from_millis(1_800), "{silence:?}");
-    }
-
-    #[tokio::test]
-    async fn a_late_answer_about_streams_fails_no_leg_and_one_about_legs_does() {
-        let (late, deaf) = (listener().await, listener().await);
-        let (_folder, node) = node(&[("late", &late), ("deaf", &deaf)]);
         let questions = async { tokio::join!(ask_receipts(&node, "late", b"{}"), ask(&node, "deaf", &[])) };
         let (told, _late, _deaf) = tokio::join!(questions, mute(&late), mute(&deaf));
         assert!([told.0, told.1].into_iter().all(|told| told.unwrap_err().text.contains("does not answer")));

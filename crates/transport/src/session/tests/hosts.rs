@@ -1,5 +1,7 @@
 //! Sessions with hosts.
 
+use std::sync::Mutex;
+
 use ekiden_keys::{Authorities, Certificate};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, ServerName};
@@ -101,6 +103,38 @@ fn any_number_of_authorities_is_taken() {
             assert!(pair.shake_hands().iter().all(Option::is_none), "{others}");
             assert!(pair.server.peer_key().is_some());
         }
+    }
+}
+
+/// Which of its certificates is wanted a client sees by the names of authorities.
+#[test]
+fn the_names_of_authorities_are_told_while_they_are_few() {
+    for (others, is_told) in [(1, true), (25, true), (40, false)] {
+        let mut hosts = hosts_beside(others, &[&TLS13], true);
+        let config = Arc::get_mut(&mut hosts.client).unwrap();
+        let seen = Arc::new(Mutex::new(None));
+        let own = config.client_auth_cert_resolver.clone();
+        config.client_auth_cert_resolver = Arc::new(Hinted { own, seen: seen.clone() });
+        assert!(hosts.pair(1 << 20).shake_hands().iter().all(Option::is_none));
+        assert_eq!(*seen.lock().unwrap(), Some(if is_told { others + 1 } else { 0 }), "{others}");
+    }
+}
+
+/// Notes how many names it was told.
+#[derive(Debug)]
+struct Hinted {
+    own: Arc<dyn rustls::client::ResolvesClientCert>,
+    seen: Arc<Mutex<Option<usize>>>,
+}
+
+impl rustls::client::ResolvesClientCert for Hinted {
+    fn resolve(&self, hints: &[&[u8]], schemes: &[rustls::SignatureScheme]) -> Option<Arc<rustls::sign::CertifiedKey>> {
+        *self.seen.lock().unwrap() = Some(hints.len());
+        self.own.resolve(hints, schemes)
+    }
+
+    fn has_certs(&self) -> bool {
+        true
     }
 }
 

@@ -25,6 +25,7 @@ mod control;
 mod counted;
 mod files;
 mod free;
+mod queued;
 mod silence;
 mod turn;
 
@@ -33,6 +34,7 @@ pub use control::{await_bytes, clamp_window, congestion, default_congestion, lim
 pub use counted::{has_received_end, receive_and_look};
 pub use files::{open_files, raise_open_files};
 pub use free::{await_free, ensure_free, overlap};
+pub use queued::{has_unsent, unacknowledged, unread, unsent};
 pub use silence::{KeepaliveTimeouts, limit_unacknowledged, watch_closely};
 pub use turn::{Turn, listen_alone};
 
@@ -330,32 +332,6 @@ pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
 pub fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
     let mut asked = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
     Ok(poll(&mut asked, PollTimeout::ZERO)? > 0)
-}
-
-/// Whether the kernel holds bytes of a TCP connection that it has not sent yet: see [`unsent`].
-pub fn has_unsent(socket: &impl AsFd) -> bool {
-    unsent(socket) > 0
-}
-
-/// How many bytes of a TCP connection the kernel holds that it has not sent yet, because the receiver's window or the path does
-/// not take them; 0 if it does not say. Once the connection has broken, the answer may stay what it was.
-pub fn unsent(socket: &impl AsFd) -> u64 {
-    // `linux/sockios.h`; tcp(7) has its sibling SIOCOUTQ.
-    const SIOCOUTQNSD: libc::c_ulong = 0x894b;
-    queued(socket, SIOCOUTQNSD).unwrap_or_default()
-}
-
-/// The number of bytes that have arrived on a TCP connection and were not read; 0 if the kernel does not say.
-pub fn unread(socket: &impl AsFd) -> u64 {
-    queued(socket, libc::FIONREAD as _).unwrap_or_default()
-}
-
-/// Asks how many bytes are queued (ioctl(2)). `None` if the kernel does not say.
-fn queued(socket: &impl AsFd, request: libc::c_ulong) -> Option<u64> {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: the kernel writes one int there, and nothing if it fails.
-    let asked = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), request as _, &raw mut bytes) };
-    if asked == 0 { u64::try_from(bytes).ok() } else { None }
 }
 
 pub(crate) fn new_socket(address: SocketAddr, options: &TcpOptions) -> Result<Socket, SocketError> {

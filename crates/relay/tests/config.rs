@@ -126,6 +126,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("http", "127.0.0.1:1", "tls = true"), 5, "or {} for a certificate of the node's own"),
         (listen("http", "127.0.0.1:1", "tls = { cert_file = \"a\" }"), 5, "; did you mean `certificate_file`?"),
         (listen("http", "127.0.0.1:1", "tls = { ca_file = \"a\" }"), 5, "; did you mean `client_ca_file`?"),
+        ("[listen]\ntls = \"127.0.0.1:1\"".into(), 2, "listen.tls: invalid type: "),
         ("[exit]\ndeny = [\"10.0.0.0/8\"]".into(), 2, "; what is refused is a [[route]] with action = \"refuse\""),
         ("[[route]]\nto = [\"*\"]\naction = \"deny\"".into(), 3, "; did you mean `refuse`?"),
         (listen("socks5", "127.0.0.1", ""), 4, "needs a port from 1 to 65535, as in 127.0.0.1:80"),

@@ -224,6 +224,7 @@ fn an_exit_that_nobody_reaches_comes_last_on_routes_that_choose_their_paths_too(
     let route = "class = \"interactive\"\nmost_relays = 0";
     let overlay = with_second_nearest(Overlay::with_impostor(3, here, route, Some(address)), route);
     wait_until("the nearest is dialled", || is_served(&overlay, echo()) && dialled.load(Ordering::Relaxed) > 0);
+    wait_until("it comes last", || is_served(&overlay, echo()) && second_is_lost(&overlay));
     let before = dialled.load(Ordering::Relaxed);
     assert!((0..12).all(|_| is_served(&overlay, echo())));
     // Questions go there yet.

@@ -43,9 +43,13 @@ fn listener_of_ends() -> (SocketAddr, mpsc::Receiver<(usize, bool)>) {
 fn a_client_that_ends_tcp_without_close_notify_leaves_no_end() {
     for count in COUNTS {
         let chain = chain(count);
-        for (says_end, is_socks) in [(true, true), (false, true), (true, false), (false, false)] {
+        let all = [&TLS12, &TLS13].into_iter().flat_map(|version| {
+            [(true, true), (false, true), (true, false), (false, false)].map(|(says, socks)| (version, says, socks))
+        });
+        for (version, says_end, is_socks) in all {
             let (host, ends) = listener_of_ends();
-            let tls = client().connect(chain.address("tls"));
+            let client = Client { versions: vec![version], ..Client::default() };
+            let tls = client.connect(chain.address("tls"));
             let mut stream = match is_socks {
                 true => {
                     let mut tls = tls;
@@ -149,6 +153,33 @@ fn in_tls_1_2_the_answer_to_an_end_is_none() {
         assert_eq!(rest(&mut stream), (b"answer".to_vec(), true));
         say_end(&mut stream);
         assert!(!ends.recv_timeout(PATIENCE).unwrap(), "{count} nodes: an end that nobody said");
+    }
+}
+
+/// It has not heard of the destination's end, and reads late.
+#[test]
+fn in_tls_1_2_an_end_that_crosses_the_other_costs_the_client_nothing() {
+    for count in COUNTS {
+        let chain = chain(count);
+        let data = noise(3 << 20, 6);
+        let (sent, (told, ends)) = (data.clone(), mpsc::channel());
+        let host = server(move |mut stream| {
+            stream.write_all(&sent).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut all = Vec::new();
+            let _ = told.send(stream.read_to_end(&mut all).map(|_| all.len()).map_err(|error| error.kind()));
+        });
+        let client = Client { versions: vec![&TLS12], ..Client::default() };
+        let mut stream = tunnel(client.connect(chain.address("tls")), host);
+        stream.write_all(&[7; 1000]).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        say_end(&mut stream);
+        std::thread::sleep(Duration::from_millis(500));
+        let (got, is_said) = rest(&mut stream);
+        assert!(got == data && is_said, "{count} nodes: {} of {}, {is_said}", got.len(), data.len());
+        // Whether it was in time is the machine's.
+        let end = ends.recv_timeout(PATIENCE).unwrap();
+        assert!(matches!(end, Ok(1000) | Err(std::io::ErrorKind::ConnectionReset)), "{end:?}");
     }
 }
 

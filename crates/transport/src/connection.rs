@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 
 use crate::session::Session;
 use crate::wire::{self, is_transient};
-use tls::Tls;
+use tls::{Locked, Tls};
 
 mod on_wire;
 mod pieces;
@@ -181,7 +181,9 @@ impl Connection {
     pub fn try_receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.tls {
             None => receive(&self.socket, buffer),
-            Some(tls) => tls.lock().receive(buffer, |room| receive(&self.socket, room)),
+            Some(tls) => {
+                self.unless_answered(tls.lock(), |tls| tls.receive(buffer, |room| receive(&self.socket, room)))
+            }
         }
     }
 
@@ -195,7 +197,9 @@ impl Connection {
     pub fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.tls {
             None => socket::receive(&self.socket, buffer),
-            Some(tls) => tls.lock().receive(buffer, |room| socket::receive(&self.socket, room)),
+            Some(tls) => {
+                self.unless_answered(tls.lock(), |tls| tls.receive(buffer, |room| socket::receive(&self.socket, room)))
+            }
         }
     }
 
@@ -203,7 +207,19 @@ impl Connection {
     pub fn try_peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.tls {
             None => self.socket.try_io(Interest::READABLE, || socket::peek(&self.socket, buffer)),
-            Some(tls) => tls.lock().peek(buffer, |room| receive(&self.socket, room)),
+            Some(tls) => self.unless_answered(tls.lock(), |tls| tls.peek(buffer, |room| receive(&self.socket, room))),
+        }
+    }
+
+    /// What `heard` says, but for an end that only answers this side's: that is none.
+    fn unless_answered(
+        &self,
+        mut tls: Locked<'_>,
+        heard: impl FnOnce(&mut Locked<'_>) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        match heard(&mut tls) {
+            Ok(0) if tls.has_answered(&self.socket) => Err(io::ErrorKind::UnexpectedEof.into()),
+            other => other,
         }
     }
 
@@ -211,7 +227,9 @@ impl Connection {
     pub fn peek_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.tls {
             None => socket::peek(&self.socket, buffer),
-            Some(tls) => tls.lock().peek(buffer, |room| socket::receive(&self.socket, room)),
+            Some(tls) => {
+                self.unless_answered(tls.lock(), |tls| tls.peek(buffer, |room| socket::receive(&self.socket, room)))
+            }
         }
     }
 
@@ -293,8 +311,10 @@ impl Connection {
     pub fn shut_down(&self) -> io::Result<()> {
         if let Some(tls) = self.tls.as_ref().filter(|_| self.is_of_host()) {
             let mut session = tls.lock();
+            session.says_end(&self.socket);
             session.close()?;
             session.flush(|records| self.write(records, false))?;
+            session.said_end(&self.socket);
         }
         SockRef::from(&self.socket).shutdown(Shutdown::Write)
     }

@@ -6,8 +6,7 @@
 //!
 //! Before a key is proven, less of what has not come in whole is kept: `WAITING_UNPROVEN`.
 //!
-//! With a host, close_notify is the end of a direction, and the other one may go on (RFC 8446 §6.1). In TLS 1.2 whoever gets it answers with
-//! its own and drops what it has to send (RFC 5246 §7.2.1): behind this side's, it ends nothing. With a node it ends the connection.
+//! With a host, close_notify is the end of a direction, and the other one may go on (RFC 8446 §6.1). With a node it ends the connection.
 
 mod encrypted;
 mod explained;
@@ -79,7 +78,6 @@ pub struct Session {
     encrypted: Encrypted,
     /// Whether, and how, the other side has ended the connection.
     end_of_input: Option<EndOfInput>,
-    has_closed: bool,
     /// By how many bytes records without payload exceed the payload.
     without_payload: usize,
     /// Whether the other side is a host, and no node.
@@ -122,8 +120,8 @@ impl Session {
     fn new(role: Role) -> Self {
         let (partial, decrypted, encrypted) = (Vec::new(), Vec::new(), Encrypted::default());
         let (whole, taken, without_payload) = (0, 0, 0);
-        let (end_of_input, has_closed, is_host) = (None, false, false);
-        Self { role, partial, whole, decrypted, taken, encrypted, end_of_input, has_closed, without_payload, is_host }
+        let (end_of_input, is_host) = (None, false);
+        Self { role, partial, whole, decrypted, taken, encrypted, end_of_input, without_payload, is_host }
     }
 
     /// Whether the other side is a host.
@@ -160,6 +158,12 @@ impl Session {
     /// Whether [`Session::receive`] can return something without reading.
     pub fn has_more(&self) -> bool {
         self.taken < self.decrypted.len() || self.end_of_input.is_some()
+    }
+
+    /// Whether the other side has said close_notify, where each that it gets demands one (TLS 1.2).
+    pub fn may_have_answered(&self) -> bool {
+        self.end_of_input == Some(EndOfInput::CloseNotify)
+            && self.common().protocol_version() == Some(ProtocolVersion::TLSv1_2)
     }
 
     /// Whether encrypted records are pending: the socket has not taken them yet.
@@ -263,11 +267,7 @@ impl Session {
 
     /// Encrypts close_notify, for [`Session::flush`] to send.
     pub fn close(&mut self) -> io::Result<()> {
-        if self.is_handshaking() {
-            return Ok(());
-        }
-        self.has_closed = true;
-        self.encrypt(ToEncrypt::CloseNotify)
+        if self.is_handshaking() { Ok(()) } else { self.encrypt(ToEncrypt::CloseNotify) }
     }
 
     /// Takes no more of what the other side sends, once this side has ended, and frees what has come.
@@ -381,10 +381,7 @@ impl Session {
                 Ok(Step::Continue) => used += discard,
                 Ok(Step::NeedsRecords | Step::Established) => return Ok(used + discard),
                 Ok(Step::Closed) => {
-                    let is_answer =
-                        self.has_closed && self.common().protocol_version() == Some(ProtocolVersion::TLSv1_2);
-                    let end = if is_answer { EndOfInput::Truncated } else { EndOfInput::CloseNotify };
-                    self.end_of_input.get_or_insert(end);
+                    self.end_of_input.get_or_insert(EndOfInput::CloseNotify);
                     return match what {
                         ToEncrypt::Data(_) => Err(io::ErrorKind::BrokenPipe.into()),
                         ToEncrypt::Nothing | ToEncrypt::CloseNotify => Ok(input.len()),

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::SockRef;
 
-use super::{count_what_is_left, queued};
+use super::count_what_is_left;
+use super::queued::queued;
 
 /// As [`super::receive`], and says whether the socket may hold more: data, or the end. A receive that does not fill the buffer does
 /// not mean that the socket is empty: the kernel stops at urgent data (RFC 9293 §3.8.5), and there may be more after it.

@@ -5,6 +5,10 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ekiden_net::socket;
+use ekiden_net::tcp_info::tcp_info;
+use tokio::net::TcpStream;
+
 use crate::budget::Holding;
 use crate::session::Session;
 
@@ -17,6 +21,21 @@ struct Counted {
     holding: Holding,
     /// Bytes read from the socket since somebody asked.
     read: usize,
+    /// All bytes read from it.
+    total: u64,
+    /// Where both directions stood when this side said its end.
+    said: Option<SaidEnd>,
+}
+
+/// In TLS 1.2 whoever gets close_notify answers with its own, and drops what it has to send (RFC 5246 §7.2.1). So behind this side's end it is no
+/// end of what the other side sends; but it may have been said before this side's arrived.
+struct SaidEnd {
+    /// What had come before, of all that is read.
+    came: u64,
+    /// What the other kernel has acknowledged when it has this side's end. `None`: the socket has not taken that yet.
+    sent: Option<u64>,
+    /// Whether the other side's close_notify is an answer, once it was seen.
+    is_answered: Option<bool>,
 }
 
 /// The session while it is used. Behind that, what it holds counts.
@@ -24,7 +43,7 @@ pub struct Locked<'a>(MutexGuard<'a, Counted>);
 
 impl Tls {
     pub fn of(session: Session) -> Self {
-        Self(Box::new(Mutex::new(Counted { session, holding: Holding::default(), read: 0 })))
+        Self(Box::new(Mutex::new(Counted { session, holding: Holding::default(), read: 0, total: 0, said: None })))
     }
 
     pub fn lock(&self) -> Locked<'_> {
@@ -39,13 +58,52 @@ impl Locked<'_> {
         buffer: &mut [u8],
         mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        let Counted { session, read: count, .. } = &mut *self.0;
-        session.receive(buffer, |room| read(room).inspect(|n| *count += n))
+        let Counted { session, read: count, total, .. } = &mut *self.0;
+        session.receive(buffer, |room| {
+            read(room).inspect(|n| {
+                *count += n;
+                *total += *n as u64;
+            })
+        })
+    }
+
+    /// As [`Session::peek`].
+    pub fn peek(
+        &mut self,
+        buffer: &mut [u8],
+        mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let Counted { session, total, .. } = &mut *self.0;
+        session.peek(buffer, |room| read(room).inspect(|n| *total += *n as u64))
     }
 
     /// How many bytes were read since this was asked, with what TLS adds: many more than were received, where records are padded or small.
     pub fn take_read(&mut self) -> usize {
         std::mem::take(&mut self.0.read)
+    }
+
+    /// Notes that this side's end is about to be said on `socket`.
+    pub fn says_end(&mut self, socket: &TcpStream) {
+        let came = self.0.total + socket::unread(socket);
+        self.0.said.get_or_insert(SaidEnd { came, sent: None, is_answered: None });
+    }
+
+    /// Notes that `socket` has taken all of this side's end.
+    pub fn said_end(&mut self, socket: &TcpStream) {
+        if let Some(said) = &mut self.0.said {
+            // Asked in this order it is no more than that.
+            let acked = tcp_info(socket).map_or(0, |info| info.acked_bytes);
+            said.sent.get_or_insert(acked + socket::unacknowledged(socket));
+        }
+    }
+
+    /// Whether the end that the other side has said only answers this side's.
+    pub fn has_answered(&mut self, socket: &TcpStream) -> bool {
+        let Counted { session, total, said, .. } = &mut *self.0;
+        let Some(said) = said.as_mut().filter(|_| session.may_have_answered()) else { return false };
+        let has_arrived = |sent: u64| tcp_info(socket).is_ok_and(|info| info.acked_bytes >= sent);
+        let judge = || *total > said.came && said.sent.is_some_and(has_arrived);
+        *said.is_answered.get_or_insert_with(judge)
     }
 }
 

@@ -1,24 +1,24 @@
 //! What other programs call by other names, or have in other places.
 
-/// How refusals begin behind the name of their table, the guess that does not fit them, and what is said in its place.
+/// How refusals begin, where `*` is the name of a table, the guess that does not fit them, and what is said in its place.
 const HINTS: [(&str, &str, &str); 9] = [
-    (".kind: unknown variant `socks4", "did you mean `socks5`?", "`mixed` takes SOCKS4 and 4a"),
+    ("listen.*.kind: unknown variant `socks4", "did you mean `socks5`?", "`mixed` takes SOCKS4 and 4a"),
     (
-        ".kind: unknown variant `https`",
+        "listen.*.kind: unknown variant `https`",
         "did you mean `http`?",
         "an HTTPS proxy is an `http` listener with a table `tls`",
     ),
     (
-        ".tls: invalid type: ",
+        "listen.*.tls: invalid type: ",
         "",
         "such as { certificate_file = \"FILE\", key_file = \"FILE\" }, or {} for a certificate of the node's own",
     ),
     ("unknown field `deny` in exit,", "", "what is refused is a [[route]] with action = \"refuse\""),
-    (".action: unknown variant `allow`", "", "did you mean `direct`?"),
-    (".action: unknown variant `block`", "", "did you mean `refuse`?"),
-    (".action: unknown variant `deny`", "", "did you mean `refuse`?"),
-    (".action: unknown variant `drop`", "", "did you mean `refuse`?"),
-    (".action: unknown variant `reject`", "", "did you mean `refuse`?"),
+    ("route.action: unknown variant `allow`", "", "did you mean `direct`?"),
+    ("route.action: unknown variant `block`", "", "did you mean `refuse`?"),
+    ("route.action: unknown variant `deny`", "", "did you mean `refuse`?"),
+    ("route.action: unknown variant `drop`", "", "did you mean `refuse`?"),
+    ("route.action: unknown variant `reject`", "", "did you mean `refuse`?"),
 ];
 
 /// What a node in etcd does not say of itself, and the operator's flag for it.
@@ -27,9 +27,11 @@ const OPERATORS: [(&str, &str); 5] =
 
 /// What was `said` of an error in a node's file, with a hint where there is one.
 pub(super) fn hinted(_: &toml::de::Error, said: String) -> String {
-    // Behind the name of its table, which someone has chosen.
-    let begins = |start: &str| match start.strip_prefix('.') {
-        Some(key) => said.split_once(key).is_some_and(|(table, _)| table.ends_with('.') && !table.contains(": ")),
+    let begins = |start: &str| match start.split_once('*') {
+        // Someone has chosen the name, which may have dots.
+        Some((table, key)) => {
+            said.strip_prefix(table).and_then(|named| named.split_once(key)).is_some_and(|(name, _)| !name.is_empty())
+        }
         None => said.starts_with(start),
     };
     if let Some((_, guess, hint)) = HINTS.iter().find(|(start, ..)| begins(start)) {

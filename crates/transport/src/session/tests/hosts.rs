@@ -87,9 +87,7 @@ fn with_a_host_each_side_may_end_and_the_other_goes_on() {
                 pair.server.close().unwrap();
                 pair.server.flush(write(&mut pair.down, 1 << 20)).unwrap();
             }
-            // Behind its own end, in TLS 1.2, it is taken for an answer.
-            let end = pair.client.receive(&mut got, read(&mut pair.down, 1 << 20)).map_err(|error| error.kind());
-            assert_eq!(end, if version == &TLS13 { Ok(0) } else { Err(io::ErrorKind::UnexpectedEof) });
+            assert_eq!(pair.client.receive(&mut got, read(&mut pair.down, 1 << 20)).unwrap(), 0);
             assert!(pair.down.is_empty());
         }
     }
@@ -135,24 +133,6 @@ impl rustls::client::ResolvesClientCert for Hinted {
 
     fn has_certs(&self) -> bool {
         true
-    }
-}
-
-/// In TLS 1.2 whoever gets close_notify answers with its own, and drops what it has to send (RFC 5246 §7.2.1). In TLS 1.3 nobody does.
-#[test]
-fn behind_this_sides_end_a_close_notify_of_tls_1_2_is_no_end() {
-    for (version, is_end) in [(&TLS12, false), (&TLS13, true)] {
-        let mut pair = hosts(&[version], false).pair(1 << 20);
-        assert!(pair.shake_hands().iter().all(Option::is_none));
-        pair.client.send(b"half", write(&mut pair.up, 1 << 20)).unwrap();
-        pair.server.close().unwrap();
-        pair.server.flush(write(&mut pair.down, 1 << 20)).unwrap();
-        assert_eq!(pair.client.receive(&mut [0; 9], read(&mut pair.down, 1 << 20)).unwrap(), 0);
-        pair.client.close().unwrap();
-        pair.client.flush(write(&mut pair.up, 1 << 20)).unwrap();
-        assert_eq!(pair.server.receive(&mut [0; 9], read(&mut pair.up, 1 << 20)).unwrap(), 4);
-        let end = pair.server.receive(&mut [0; 9], read(&mut pair.up, 1 << 20)).map_err(|error| error.kind());
-        assert_eq!(end, if is_end { Ok(0) } else { Err(io::ErrorKind::UnexpectedEof) }, "{version:?}");
     }
 }
 
@@ -374,6 +354,56 @@ async fn what_a_host_holds_behind_its_handshake_counts_for_as_long_as_it_does() 
     };
     paid(holds).await;
     assert_eq!(payer.held(), 0);
+}
+
+/// A connection to a host, and the host's.
+async fn connected(versions: &[&'static SupportedProtocolVersion]) -> [Connection; 2] {
+    let hosts = hosts(versions, false);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (socket, _) = listener.accept().await.unwrap();
+    let host = Connection::start_tls_of_host(host, hosts.pair(0).client);
+    let (host, own) = tokio::join!(host, accept_host(socket, &hosts.server));
+    [own.unwrap(), host.unwrap()]
+}
+
+async fn receive(from: &Connection) -> Result<usize, io::ErrorKind> {
+    from.receive(&mut [0; 9]).await.map_err(|error| error.kind())
+}
+
+/// In TLS 1.2 whoever gets close_notify answers with its own (RFC 5246 §7.2.1). In TLS 1.3 nobody does.
+#[tokio::test]
+async fn an_answer_to_this_sides_end_is_no_end_in_tls_1_2() {
+    for (version, end) in [(&TLS12, Err(io::ErrorKind::UnexpectedEof)), (&TLS13, Ok(0))] {
+        let [own, host] = connected(&[version]).await;
+        host.send_all(b"half").await.unwrap();
+        own.shut_down().unwrap();
+        assert_eq!(receive(&host).await, Ok(0));
+        host.shut_down().unwrap();
+        assert_eq!(receive(&own).await, Ok(4));
+        assert_eq!((receive(&own).await, receive(&own).await), (end, end), "{version:?}");
+    }
+}
+
+/// Whoever has not heard of it says its own.
+#[tokio::test]
+async fn an_end_that_was_said_before_this_sides_arrived_is_one() {
+    // It has come, and was not read.
+    let [own, host] = connected(&[&TLS12]).await;
+    host.send_all(b"all").await.unwrap();
+    host.shut_down().unwrap();
+    while ekiden_net::socket::unread(own.socket()) < 50 {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    own.shut_down().unwrap();
+    assert_eq!([receive(&own).await, receive(&own).await, receive(&own).await], [Ok(3), Ok(0), Ok(0)]);
+    // This side's has not gone out: the host reads nothing.
+    let [own, host] = connected(&[&TLS12]).await;
+    while own.try_send(&[7; 60_000], false).is_ok() {}
+    assert_eq!(own.shut_down().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    host.send_all(b"all").await.unwrap();
+    host.shut_down().unwrap();
+    assert_eq!([receive(&own).await, receive(&own).await], [Ok(3), Ok(0)]);
 }
 
 #[tokio::test]

@@ -74,13 +74,6 @@ impl Known {
         self.own.entry(to.into()).or_default().see(look, now);
     }
 
-    /// Takes the round trip that a node's own connection has shown: this node may not have asked that one for long.
-    pub fn renew(&mut self, to: &str, rtt: Time, now: Time) {
-        if let Some(leg) = self.own.get_mut(to) {
-            leg.renew(rtt, now);
-        }
-    }
-
     /// A connection to a node failed to open, or broke, or nothing moves on it.
     pub fn fail(&mut self, to: &str, now: Time) {
         self.own.entry(to.into()).or_default().fail(now);

@@ -127,14 +127,6 @@ impl Leg {
         }
     }
 
-    /// Takes a round trip that a connection of the other end has shown, where one was known. Whether this end reaches the other one it does not
-    /// show.
-    pub fn renew(&mut self, rtt: Time, now: Time) {
-        if rtt > Time(0) {
-            self.rtt_s = self.rtt_s.map(|before| Mean::with(Some(before), rtt.as_secs(), 1.0, now));
-        }
-    }
-
     /// A connection failed to open, broke, or nothing moves on it.
     pub fn fail(&mut self, now: Time) {
         self.failed = Some(now);
@@ -254,18 +246,6 @@ mod tests {
         assert!(!leg.is_shunned(Time::secs(4)));
         leg.fail(Time::secs(5));
         assert!(!leg.is_shunned(Time::secs(5) + SHUNNED));
-    }
-
-    #[test]
-    fn a_round_trip_is_renewed_by_the_other_ends_questions() {
-        let mut leg = Leg::default();
-        leg.renew(Time::ms(20), Time(0));
-        assert_eq!(leg, Leg::default());
-        leg.see(&Look { span_s: 1.0, rtt_s: Some(1.5), ..Look::default() }, Time(0));
-        leg.fail(Time::secs(1));
-        let rtt = |leg: &Leg, second| leg.holds(Time::secs(second)).unwrap().rtt;
-        (1..5).for_each(|ask| leg.renew(Time::ms(20), Time::secs(30 * ask)));
-        assert_eq!((rtt(&leg, 120), leg.failed_at()), (Time::ms(20), Some(Time::secs(1))));
     }
 
     #[test]

@@ -398,11 +398,11 @@ impl Overlay {
         places.questions(known, now)
     }
 
-    /// Another node wants paths to these nodes, on a connection that has shown this round trip.
-    pub fn asked(&self, config: &Config, (asker, rtt): (&str, Time), wanted: &[String]) {
-        let (now, mut state) = (self.now(), self.lock());
-        state.places.asked_for(wanted.iter().filter(|name| config.peers.contains_key(*name)), now);
-        state.known.renew(asker, rtt, now);
+    /// Another node wants paths to these nodes.
+    pub fn asked(&self, config: &Config, wanted: &[String]) {
+        let now = self.now();
+        let is_other = |name: &&String| config.peers.contains_key(*name);
+        self.lock().places.asked_for(wanted.iter().filter(is_other), now);
     }
 
     /// How long to wait for an acknowledgement of a node before another path is better: by its round trip, as far as that is known.

@@ -246,7 +246,7 @@ impl<W: Wire> Duplex<W> {
                     // A host that has broken off behind its end still gets what is on its way to it.
                     let is_told = matches!(broken.error, PumpError::Receive(_)) && !broken.is_beyond;
                     match is_told && self.backward.is_done() && !self.a.is_node() {
-                        true => self.a.end_cleanly(),
+                        true => self.a.stream.leave_to_kernel(),
                         false => self.a.reset(code, self.backward.may_be_reset()),
                     }
                     self.b.reset(code, self.forward.may_be_reset());

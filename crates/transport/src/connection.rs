@@ -217,9 +217,12 @@ impl Connection {
         mut tls: Locked<'_>,
         heard: impl FnOnce(&mut Locked<'_>) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        match heard(&mut tls) {
-            Ok(0) if tls.has_answered(&self.socket) => Err(io::ErrorKind::UnexpectedEof.into()),
-            other => other,
+        let heard = heard(&mut tls);
+        // Asked as soon as the end has come, which may be behind what was heard now.
+        let has_answered = tls.has_answered(&self.socket);
+        match heard {
+            Ok(0) if has_answered => Err(io::ErrorKind::UnexpectedEof.into()),
+            heard => heard,
         }
     }
 

@@ -21,6 +21,12 @@ await 10 bash -c 'ip netns exec a "$EKIDEN" overlay nodes | grep -q "the leg fro
 # Until another path is chosen the one that was in use is named, as one that has failed.
 is_left() { ! goes "a → b → c" || tell | grep -q "that path has failed"; }
 await 10 is_left
+# Streams of some seconds take another.
+end=$((SECONDS + 60))
+while goes "a → b → c"; do
+  [ $SECONDS -lt $end ] || fail "streams still go a → b → c"
+  fetch 3 data || true
+done
 
 # While a stream is on it: new streams go another way soon, and each of them is opened.
 head -c 60000000 /dev/zero > big

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use ekiden_keys::Fingerprint;
 use ekiden_net::socket::canonical;
-use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::leg::{
     About, Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, MessageError, Open, Opened, decode_ask, encode_failed,
 };
@@ -16,7 +15,6 @@ use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::budget::{self, Share};
 use ekiden_transport::frames::{invalid, read_frame};
 use ekiden_transport::{Admission, Connection, Credential, Security, accept, segments};
-use ekiden_units::Time;
 use indexmap::IndexMap;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -207,8 +205,7 @@ async fn read_request(
             (FrameKind::Ask, body) => {
                 let wanted = decode_ask(&body).map_err(invalid)?;
                 sleep(node.overlay.wait_to_answer(&dialler.owner)).await;
-                let rtt = tcp_info(stream.socket()).map_or(Time(0), |info| Time(u64::from(info.rtt_us) * 1_000));
-                node.overlay.asked(&node.config(), (&dialler.name, rtt), &wanted);
+                node.overlay.asked(&node.config(), &wanted);
                 let told = node.overlay.tell(&dialler.name, &wanted);
                 Header::frame(FrameKind::Told, &told)
             }

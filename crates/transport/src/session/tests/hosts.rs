@@ -392,7 +392,7 @@ async fn an_end_that_was_said_before_this_sides_arrived_is_one() {
     let [own, host] = connected(&[&TLS12]).await;
     host.send_all(b"all").await.unwrap();
     host.shut_down().unwrap();
-    while ekiden_net::socket::unread(own.socket()) < 50 {
+    while ekiden_net::socket::unread(own.socket()) < 45 {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
     own.shut_down().unwrap();

@@ -21,19 +21,19 @@ impl Source<'_> {
     /// # Errors
     /// If it is no TOML, or a key is unknown, missing or of another kind: with the line.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
-        self.read_explained(|_, said| said)
+        self.read_explained(|said| said)
     }
 
-    /// The same, where a refusal can be `explained` further than by the keys that there are: from the error and what is said of it.
+    /// The same, where a refusal can be `explained` further than by the keys that there are: from what is said of it.
     ///
     /// # Errors
     /// As [`Source::read`].
     pub fn read_explained<T: DeserializeOwned>(
         &self,
-        explained: impl FnOnce(&toml::de::Error, String) -> String,
+        explained: impl FnOnce(String) -> String,
     ) -> Result<T, ConfigError> {
         toml::from_str(self.text)
-            .map_err(|error| self.error(error.span(), explained(&error, placed::<T>(explain(self.text, &error)))))
+            .map_err(|error| self.error(error.span(), explained(placed::<T>(explain(self.text, &error)))))
     }
 
     /// What is wrong with what stands at `span`; with the whole file for `None`.

@@ -160,10 +160,14 @@ impl Session {
         self.taken < self.decrypted.len() || self.end_of_input.is_some()
     }
 
-    /// Whether the other side has said close_notify, where each that it gets demands one (TLS 1.2).
-    pub fn may_have_answered(&self) -> bool {
+    /// Whether each close_notify demands one of the other side (RFC 5246 §7.2.1), as in TLS 1.2.
+    pub fn demands_answers(&self) -> bool {
+        self.common().protocol_version() == Some(ProtocolVersion::TLSv1_2)
+    }
+
+    /// Whether the other side has said close_notify.
+    pub fn has_ended(&self) -> bool {
         self.end_of_input == Some(EndOfInput::CloseNotify)
-            && self.common().protocol_version() == Some(ProtocolVersion::TLSv1_2)
     }
 
     /// Whether encrypted records are pending: the socket has not taken them yet.

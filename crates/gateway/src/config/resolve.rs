@@ -32,7 +32,7 @@ pub fn parse(source: Source<'_>) -> Result<Config, ConfigError> {
         let line = line_of(text, &["group", &key]);
         return Err(ConfigError { line, ..ConfigError::whole(file, NAMELESS) });
     }
-    Resolver(source).resolve(&source.read_explained(|_, said| with_hint(said))?)
+    Resolver(source).resolve(&source.read_explained(with_hint)?)
 }
 
 /// What a reader has said of the file, with what it cannot know: where a key belongs, and what the simulator alone has.

@@ -23,7 +23,7 @@ struct Counted {
     read: usize,
     /// All bytes read from it.
     total: u64,
-    /// Where both directions stood when this side said its end.
+    /// Where both directions stood when this side said its end, if that demands an answer.
     said: Option<SaidEnd>,
 }
 
@@ -84,8 +84,10 @@ impl Locked<'_> {
 
     /// Notes that this side's end is about to be said on `socket`.
     pub fn says_end(&mut self, socket: &TcpStream) {
-        let came = self.0.total + socket::unread(socket);
-        self.0.said.get_or_insert(SaidEnd { came, sent: None, is_answered: None });
+        if self.demands_answers() && self.0.said.is_none() {
+            let came = self.0.total + socket::unread(socket);
+            self.0.said = Some(SaidEnd { came, sent: None, is_answered: None });
+        }
     }
 
     /// Notes that `socket` has taken all of this side's end.
@@ -100,7 +102,7 @@ impl Locked<'_> {
     /// Whether the end that the other side has said only answers this side's.
     pub fn has_answered(&mut self, socket: &TcpStream) -> bool {
         let Counted { session, total, said, .. } = &mut *self.0;
-        let Some(said) = said.as_mut().filter(|_| session.may_have_answered()) else { return false };
+        let Some(said) = said.as_mut().filter(|_| session.has_ended()) else { return false };
         let has_arrived = |sent: u64| tcp_info(socket).is_ok_and(|info| info.acked_bytes >= sent);
         let judge = || *total > said.came && said.sent.is_some_and(has_arrived);
         *said.is_answered.get_or_insert_with(judge)

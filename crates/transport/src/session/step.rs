@@ -27,7 +27,8 @@ pub enum Step {
     Closed,
 }
 
-/// Lets TLS do one thing with what has come: records are decrypted into `sink`, and what it says is encrypted. Returns how many bytes it has used.
+/// Lets TLS do one thing with what has come: records are decrypted into `sink`, and what it says is encrypted. Returns how many bytes it has
+/// used.
 pub fn step<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     sink: &mut Sink<'_>,

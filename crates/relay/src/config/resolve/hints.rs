@@ -26,7 +26,7 @@ const OPERATORS: [(&str, &str); 5] =
     [("near", "--near"), ("region", "--region"), ("at", "--at"), ("price", "--price"), ("relays", "--no-relay")];
 
 /// What was `said` of an error in a node's file, with a hint where there is one.
-pub(super) fn hinted(_: &toml::de::Error, said: String) -> String {
+pub(super) fn hinted(said: String) -> String {
     let begins = |start: &str| match start.split_once('*') {
         // Someone has chosen the name, which may have dots.
         Some((table, key)) => {

@@ -157,3 +157,30 @@ impl Drop for UnderWay {
         self.0.state.send_modify(|state| state.under_way = None);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::task::yield_now;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::exit::spare::{Asker, Spare};
+
+    #[tokio::test]
+    async fn who_waits_hears_that_it_was_given_up_although_it_was_begun_anew_at_once() {
+        let spare = Spare::new(8);
+        let look_up = spare.look_up(Asker::default());
+        let turn = look_up.turn(2).await;
+        let flight = Flights::default().of(&Name::from_ascii("a.example.").unwrap());
+        let first = flight.begin(&turn).unwrap();
+        let waits = flight.clone();
+        let waits = tokio::spawn(async move { waits.has_ended().await });
+        yield_now().await;
+        first.give_up(Some(Who::Own));
+        let _second = flight.begin(&turn).unwrap();
+        let heard = timeout(Duration::from_secs(10), waits).await.expect("it waits for the second");
+        assert_eq!(heard.unwrap(), Some(Who::Own));
+    }
+}

@@ -322,14 +322,9 @@ impl rustls::client::ResolvesClientCert for Long {
 #[tokio::test]
 async fn what_a_host_holds_behind_its_handshake_counts_for_as_long_as_it_does() {
     let (hosts, payer) = (hosts(&[&TLS13], false), Arc::new(Payer::default()));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let holds = async {
         pays(payer.clone(), Share::Quarter);
-        let host = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (socket, _) = listener.accept().await.unwrap();
-        let host = Connection::start_tls_of_host(host, hosts.pair(0).client);
-        let (host, own) = tokio::join!(host, accept_host(socket, &hosts.server));
-        let (host, own) = (host.unwrap(), own.unwrap());
+        let [own, host] = connected(&hosts).await;
         // Both sides pay here, and the certificate is what one has shown.
         let shown = payer.held();
         // What was decrypted for a look.
@@ -357,8 +352,7 @@ async fn what_a_host_holds_behind_its_handshake_counts_for_as_long_as_it_does() 
 }
 
 /// A connection to a host, and the host's.
-async fn connected(versions: &[&'static SupportedProtocolVersion]) -> [Connection; 2] {
-    let hosts = hosts(versions, false);
+async fn connected(hosts: &Hosts) -> [Connection; 2] {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let host = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (socket, _) = listener.accept().await.unwrap();
@@ -375,7 +369,7 @@ async fn receive(from: &Connection) -> Result<usize, io::ErrorKind> {
 #[tokio::test]
 async fn an_answer_to_this_sides_end_is_no_end_in_tls_1_2() {
     for (version, end) in [(&TLS12, Err(io::ErrorKind::UnexpectedEof)), (&TLS13, Ok(0))] {
-        let [own, host] = connected(&[version]).await;
+        let [own, host] = connected(&hosts(&[version], false)).await;
         host.send_all(b"half").await.unwrap();
         own.shut_down().unwrap();
         assert_eq!(receive(&host).await, Ok(0));
@@ -389,7 +383,7 @@ async fn an_answer_to_this_sides_end_is_no_end_in_tls_1_2() {
 #[tokio::test]
 async fn an_end_that_was_said_before_this_sides_arrived_is_one() {
     // It has come, and was not read.
-    let [own, host] = connected(&[&TLS12]).await;
+    let [own, host] = connected(&hosts(&[&TLS12], false)).await;
     host.send_all(b"all").await.unwrap();
     host.shut_down().unwrap();
     while ekiden_net::socket::unread(own.socket()) < 45 {
@@ -398,7 +392,7 @@ async fn an_end_that_was_said_before_this_sides_arrived_is_one() {
     own.shut_down().unwrap();
     assert_eq!([receive(&own).await, receive(&own).await, receive(&own).await], [Ok(3), Ok(0), Ok(0)]);
     // This side's has not gone out: the host reads nothing.
-    let [own, host] = connected(&[&TLS12]).await;
+    let [own, host] = connected(&hosts(&[&TLS12], false)).await;
     while own.try_send(&[7; 60_000], false).is_ok() {}
     assert_eq!(own.shut_down().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     host.send_all(b"all").await.unwrap();
@@ -409,20 +403,11 @@ async fn an_end_that_was_said_before_this_sides_arrived_is_one() {
 #[tokio::test]
 async fn the_certificates_that_a_host_has_shown_count() {
     let (hosts, payer) = (hosts(&[&TLS13], true), Arc::new(Payer::default()));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let holds = async {
         pays(payer.clone(), Share::Quarter);
-        let host = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (socket, _) = listener.accept().await.unwrap();
-        let mut shown = hosts.pair(0).client;
-        shown.is_host = false;
-        let host = Connection::start_tls_of_host(host, shown);
-        let (host, own) = tokio::join!(host, accept_host(socket, &hosts.server));
-        let (host, own) = (host.unwrap(), own.unwrap());
-        let length = own.peer_certificate().unwrap().len();
-        host.send_all(b"x").await.unwrap();
-        own.receive_exact(&mut [0]).await.unwrap();
-        assert_eq!(payer.held(), length);
+        let both = connected(&hosts).await;
+        let shown = |side: &Connection| side.peer_certificate().unwrap().len();
+        assert_eq!(payer.held(), both.iter().map(shown).sum::<usize>());
     };
     paid(holds).await;
     assert_eq!(payer.held(), 0);

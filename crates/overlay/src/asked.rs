@@ -13,7 +13,8 @@ pub(crate) const ASKED_IN_USE: Time = Time::secs(2);
 pub(crate) const ASKED_OTHERS: Time = Time::secs(30);
 /// How long another node's wish for paths to a node holds.
 const WANTED: Time = Time::secs(60);
-/// A node to which others want paths is asked if its round trip is not known, or was last seen at least this long ago.
+/// A node to which others want paths is asked if its round trip is not known, or was last seen at least this long ago; one
+/// whose round trip is brief as often as those in use.
 const ASKED_FOR_OTHERS: Time = Time::secs(300);
 /// How many of the nodes that are on no path in use are asked at a time.
 const OTHERS: usize = 4;
@@ -52,13 +53,14 @@ impl Asked {
     ) -> Vec<String> {
         let Self { asked, wanted_by_others } = self;
         wanted_by_others.retain(|_, at| now.since(*at) < WANTED);
-        let unknown = |name: &&String| {
-            let leg = known.leg(known.name(), name, now);
-            leg.is_none_or(|leg| leg.age >= ASKED_FOR_OTHERS)
-        };
         let mut others: BTreeMap<&str, Time> = others;
-        for name in wanted_by_others.keys().filter(unknown) {
-            others.entry(name).or_insert(ASKED_OTHERS);
+        for name in wanted_by_others.keys() {
+            let leg = known.leg(known.name(), name, now);
+            if known.is_brief(name, now) {
+                others.insert(name, ASKED_IN_USE);
+            } else if leg.is_none_or(|leg| leg.age >= ASKED_FOR_OTHERS) {
+                others.entry(name).or_insert(ASKED_OTHERS);
+            }
         }
         others.retain(|name, _| !in_use.contains(name));
         let is_due = |name: &str, period: Time| {

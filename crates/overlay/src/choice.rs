@@ -219,7 +219,7 @@ mod tests {
     fn candidate(path: &str, mbit: f64, rtt_ms: u64) -> Candidate {
         let rate = BitRate((mbit * 1e6) as u64);
         let (rtt, path) = (Time::ms(rtt_ms), Path(path.split(' ').map(String::from).collect()));
-        let leg = Holds { rtt, rate: Some(rate), carried: rate, loss: 0.0, age: Time(0) };
+        let leg = Holds { rtt, rate: Some(rate), carried: rate, loss: 0.0, age: Time(0), is_brief: false };
         Candidate { path, legs: vec![leg], sure: rate, hoped: rate, rtt }
     }
 

@@ -31,7 +31,8 @@ const CREDIT_LEAST: f64 = 1e-9;
 pub const RTT_UNKNOWN: Time = Time::secs(60);
 
 /// A leg of which nothing is known.
-const NOTHING: Holds = Holds { rtt: RTT_UNKNOWN, rate: None, carried: BitRate(0), loss: 0.0, age: Time(0) };
+const NOTHING: Holds =
+    Holds { rtt: RTT_UNKNOWN, rate: None, carried: BitRate(0), loss: 0.0, age: Time(0), is_brief: false };
 
 /// What is known of all legs.
 #[derive(Debug, Clone, Default)]
@@ -101,6 +102,11 @@ impl Known {
         self.own.get(to)?.failed_at()
     }
 
+    /// Whether this node has seen its round trip to another so briefly that it may be shorter.
+    pub fn is_brief(&self, to: &str, now: Time) -> bool {
+        self.own.get(to).and_then(|leg| leg.holds(now)).is_some_and(|holds| holds.is_brief)
+    }
+
     /// How long ago a node has told something.
     pub fn heard_ago(&self, node: &str, now: Time) -> Option<Time> {
         Some(now.since(self.told.get(node)?.at))
@@ -145,8 +151,9 @@ impl Known {
             return None;
         }
         let (there, back) = (there.holds, back.holds);
-        let rtt = there.iter().chain(&back).map(|holds| holds.rtt).max()?;
-        let of = |holds: Holds| Holds { rtt, ..holds };
+        let longer = there.iter().chain(&back).map(|holds| (holds.rtt, holds.is_brief)).max_by_key(|(rtt, _)| *rtt);
+        let (rtt, is_brief) = longer?;
+        let of = |holds: Holds| Holds { rtt, is_brief, ..holds };
         there.map(of).or_else(|| back.map(|back| Holds { rate: None, carried: BitRate(0), ..of(back) }))
     }
 

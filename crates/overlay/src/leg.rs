@@ -18,6 +18,9 @@ pub(crate) const CARRIED_PART: f64 = 0.8;
 const IDLE: Time = Time::secs(10);
 /// How long a failed leg is not used again, unless something succeeds on it.
 pub const SHUNNED: Time = Time::secs(30);
+/// A round trip is brief while what was seen of it covers less than this time, in seconds: then a shorter one replaces it, for
+/// a node that starts answers late.
+const BRIEF_S: f64 = 2.5;
 /// How long a round trip holds.
 pub const RTT_HOLDS: Time = Time::secs(600);
 /// How long a rate holds.
@@ -69,6 +72,10 @@ impl Mean {
             false => Self { steady, recent, seen_s: counts_s + span_s, at },
         }
     }
+
+    fn is_brief(&self) -> bool {
+        self.seen_s < BRIEF_S
+    }
 }
 
 /// What is known of a leg.
@@ -97,6 +104,8 @@ pub struct Holds {
     pub loss: f64,
     /// How old the oldest of these is.
     pub age: Time,
+    /// Whether the round trip was seen so briefly that it may be shorter.
+    pub is_brief: bool,
 }
 
 impl Leg {
@@ -104,7 +113,13 @@ impl Leg {
     pub fn see(&mut self, look: &Look, now: Time) {
         let positive = |value: &f64| value.is_finite() && *value > 0.0;
         if let Some(rtt_s) = look.rtt_s.filter(positive) {
-            self.rtt_s = Some(Mean::with(self.rtt_s, rtt_s, look.span_s, now));
+            let before = self.rtt_s.filter(|mean| now <= mean.at + RTT_HOLDS);
+            self.rtt_s = Some(match before {
+                Some(before) if before.is_brief() && rtt_s < before.steady => {
+                    Mean { steady: rtt_s, recent: rtt_s, seen_s: before.seen_s + look.span_s.max(0.0), at: now }
+                }
+                before => Mean::with(before, rtt_s, look.span_s, now),
+            });
             self.failed = None;
         }
         if let Some(rate) = look.rate_bit_s.filter(positive) {
@@ -160,6 +175,7 @@ impl Leg {
             carried: carried.map_or(BitRate(0), |(most, _)| bits(most)),
             loss: self.loss.map_or(0.0, |loss| loss.steady),
             age: now.since(at),
+            is_brief: rtt.is_brief(),
         })
     }
 }
@@ -246,6 +262,22 @@ mod tests {
         assert!(!leg.is_shunned(Time::secs(4)));
         leg.fail(Time::secs(5));
         assert!(!leg.is_shunned(Time::secs(5) + SHUNNED));
+    }
+
+    #[test]
+    fn the_shortest_of_the_first_round_trips_counts_and_then_their_mean() {
+        let mut leg = Leg::default();
+        let mut rtt = |rtt_s: f64, second: u64| {
+            leg.see(&Look { span_s: 1.0, rtt_s: Some(rtt_s), ..Look::default() }, Time::secs(second));
+            let holds = leg.holds(Time::secs(second)).unwrap();
+            (holds.rtt.as_ms().round(), holds.is_brief)
+        };
+        // The node at the other end starts.
+        assert_eq!([rtt(1.5, 0), rtt(0.02, 2), rtt(0.02, 4)], [(1500.0, true), (20.0, true), (20.0, false)]);
+        assert_eq!(rtt(0.01, 5), (17.0, false));
+        // It is seen anew once it was forgotten.
+        let later = 6 + RTT_HOLDS.as_secs() as u64;
+        assert_eq!([rtt(0.3, later), rtt(0.2, later + 1)], [(300.0, true), (200.0, true)]);
     }
 
     #[test]

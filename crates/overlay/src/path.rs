@@ -382,7 +382,7 @@ mod tests {
         let of = |minutes: u64| {
             let rate = Some(BitRate::mbit(10));
             let age = Time::secs(minutes * 60);
-            let holds = Holds { rtt: Time::ms(100), rate, carried: BitRate::mbit(50), loss: 0.0, age };
+            let holds = Holds { rtt: Time::ms(100), rate, carried: BitRate::mbit(50), loss: 0.0, age, is_brief: false };
             hoped(&holds, 0.0).as_mbit()
         };
         assert_eq!([0, 15, 30, 60].map(of), [10.0, 20.0, 40.0, 40.0]);

@@ -24,8 +24,8 @@ pub const TRIED: usize = 4;
 const SPARE: usize = 2;
 /// How long nodes are asked for a path after a stream was opened.
 const WANTED: Time = Time::secs(60);
-/// How long the nodes of a path that a stream has tried count as in use. Nodes with an unknown round trip to its exit, and
-/// nodes that could not be reached, are asked at the same interval.
+/// How long the nodes of a path that a stream has tried count as in use. Nodes with an unknown or brief round trip to its
+/// exit or to this node, and nodes that could not be reached, are asked at the same interval.
 const LEARNED: Time = Time::secs(20);
 /// How long the values of candidates hold before they are looked up anew.
 const FRESH: Time = Time::secs(1);
@@ -355,8 +355,11 @@ impl<Route: Ord + Clone> Places<Route> {
                 others.extend(place.relays.iter().map(|relay| (relay.as_str(), ASKED_OTHERS)));
             }
             if now.since(place.wanted) < LEARNED {
-                let is_unknown =
-                    |relay: &&String| known.leg(relay, exit, now).is_none() || known.is_shunned(relay, now);
+                let is_unknown = |relay: &&String| {
+                    known.leg(relay, exit, now).is_none_or(|leg| leg.is_brief)
+                        || known.is_brief(relay, now)
+                        || known.is_shunned(relay, now)
+                };
                 let unknown = place.relays.iter().filter(is_unknown);
                 soon.extend(unknown.map(|relay| (relay.as_str(), ASKED_IN_USE)));
             }

@@ -48,6 +48,9 @@ pub struct ToldLeg {
     /// It has failed, and nothing has succeeded on it since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
+    /// The round trip was seen so briefly that it may be shorter.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub brief: bool,
 }
 
 /// Why a record is not taken.
@@ -115,6 +118,7 @@ impl ToldLeg {
             loss: holds.loss,
             age_s: holds.age.0 / 1_000_000_000,
             failed,
+            brief: holds.is_brief,
         }
     }
 
@@ -127,6 +131,7 @@ impl ToldLeg {
             carried: BitRate(self.carried_bit_s),
             loss: self.loss,
             age: Time(age.0.saturating_add(since.0)),
+            is_brief: self.brief,
         }
     }
 }
@@ -144,6 +149,7 @@ mod tests {
             loss: 0.01,
             age_s: 3,
             failed: false,
+            brief: false,
         };
         Told { told_format: 1, node: "tokyo".into(), load: 0.5, legs: [("paris".into(), leg)].into() }
     }
@@ -180,7 +186,7 @@ mod tests {
 
         #[test]
         fn any_numbers_are_told_within_what_is_read(rtt: u64, rate: u64, carried: u64, loss in 0.0..=1.0_f64, age: u64) {
-            let holds = Holds { rtt: Time(rtt), rate: Some(BitRate(rate.max(1))), carried: BitRate(carried), loss, age: Time(age) };
+            let holds = Holds { rtt: Time(rtt), rate: Some(BitRate(rate.max(1))), carried: BitRate(carried), loss, age: Time(age), is_brief: false };
             let legs = [("paris".into(), ToldLeg::new(holds, false))].into();
             let again = read(&Told { legs, ..told() });
             prop_assert!(again.is_ok(), "{:?}", again);

@@ -81,6 +81,28 @@ fn where_nothing_is_known_the_node_itself_is_tried() {
 }
 
 #[test]
+fn nodes_whose_round_trip_was_seen_briefly_are_asked_again_soon() {
+    let asked = |span_s: f64, delhi_span_s: f64| {
+        let (mut known, mut delhi) = (Known::of_node("perth"), Known::of_node("delhi"));
+        known.see("paris", &look(10.0), Time(0));
+        known.see("delhi", &Look { span_s, ..look(1.0) }, Time(0));
+        delhi.see("paris", &Look { span_s: delhi_span_s, ..look(1.0) }, Time(0));
+        known.hear(delhi.tell(0.0, Time(0)), Time(0));
+        let mut places = Places::new(1);
+        paths(&mut places, &known, 0);
+        places.questions(&known, Time(0));
+        let asks = places.questions(&known, Time::secs(2)).to.contains(&"delhi".into());
+        // For others it asks by what it has seen itself.
+        places.asked_for([String::from("delhi")].iter(), Time::secs(100));
+        let asks_for_others = [100, 102].map(|second| places.questions(&known, Time::secs(second)).to == ["delhi"]);
+        (asks, asks_for_others)
+    };
+    assert_eq!(asked(10.0, 10.0), (false, [false; 2]));
+    assert_eq!(asked(1.0, 10.0), (true, [true; 2]));
+    assert_eq!(asked(10.0, 1.0), (true, [false; 2]));
+}
+
+#[test]
 fn of_many_nodes_those_are_asked_first_that_were_asked_the_longest_ago() {
     let names: Vec<String> = (0..40).map(|number| format!("n{number:02}")).collect();
     let relays: Vec<&str> = names.iter().map(String::as_str).collect();

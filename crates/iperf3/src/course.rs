@@ -2,6 +2,7 @@
 //!
 //! This end ends it, after its time or once all bytes are acknowledged. What was received is taken from the end that received it.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -28,8 +29,8 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 const LAST_STEP: Duration = Duration::from_secs(2);
 /// How long the server's program has for what its kernel has received, after a transfer by bytes.
 const LAST_READ: Duration = Duration::from_millis(50);
-/// Between two measurements an iperf3 server closes its listener and opens it again: whoever waits there is reset. Another attempt is made this
-/// much later, so often.
+/// Between two measurements an iperf3 server closes its listener and opens it again: whoever waits there is reset, and whoever comes meanwhile is
+/// refused. Another attempt is made this much later, so often.
 const BETWEEN: Duration = Duration::from_millis(100);
 const BETWEEN_TRIES: usize = 3;
 /// A slow start threshold that means none (TCP_INFINITE_SSTHRESH).
@@ -66,13 +67,30 @@ pub fn run(settings: &Settings, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
 fn greeted(settings: &Settings) -> Result<Control, Error> {
     let mut tries = BETWEEN_TRIES;
     loop {
-        let control = Control::open(settings)?;
-        match control.expect(State::ParamExchange, Phase::Greet) {
-            Ok(()) => return Ok(control),
-            Err(Error::Gone { phase: Phase::Greet, .. }) if tries > 0 => thread::sleep(BETWEEN),
-            Err(error) => return Err(named(settings, &control, error)),
+        let (error, control) = match Control::open(settings) {
+            Ok(control) => match control.expect(State::ParamExchange, Phase::Greet) {
+                Ok(()) => return Ok(control),
+                Err(error) => (error, Some(control)),
+            },
+            Err(error) => (error, None),
+        };
+        if tries == 0 || !is_between(&error) {
+            return Err(match control {
+                Some(control) => named(settings, &control, error),
+                None => error,
+            });
         }
         tries -= 1;
+        thread::sleep(BETWEEN);
+    }
+}
+
+/// Whether a server that is between two measurements may be the reason.
+fn is_between(error: &Error) -> bool {
+    match error {
+        Error::Gone { phase: Phase::Greet, .. } => true,
+        Error::Connect { source, .. } => source.kind() == io::ErrorKind::ConnectionRefused,
+        _ => false,
     }
 }
 
@@ -140,7 +158,7 @@ fn parameters(settings: &Settings) -> Parameters {
 fn block(bytes: u32) -> Result<Block, Error> {
     let local = |source| Error::Local { what: "make a block to send", source };
     let mut content = vec![0; bytes as usize];
-    getrandom::fill(&mut content).map_err(|error| local(std::io::Error::other(error.to_string())))?;
+    getrandom::fill(&mut content).map_err(|error| local(io::Error::other(error.to_string())))?;
     Block::new(&content).map_err(local)
 }
 
@@ -161,7 +179,7 @@ fn open_streams(settings: &Settings, control: &Control) -> Result<Vec<Stream>, E
     all.map(|(is_sent, connection)| {
         let socket = control::connect(settings, control.server, &options)?;
         let gone = |error| Error::Gone { phase: Phase::TakeStreams, source: Some(error) };
-        std::io::Write::write_all(&mut &socket, &control.cookie).map_err(gone)?;
+        io::Write::write_all(&mut &socket, &control.cookie).map_err(gone)?;
         Stream::new(socket, is_sent, connection).map_err(|source| Error::Local { what: "set up a socket", source })
     })
     .collect()

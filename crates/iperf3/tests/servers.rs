@@ -453,4 +453,9 @@ fn a_server_that_is_between_two_measurements_is_asked_again() {
             false => assert!(matches!(error, Error::Gone { phase: Phase::Greet, .. }), "{error}"),
         }
     }
+    // Nobody listens.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let begun = Instant::now();
+    let error = run(&Settings::new(&address.to_string()), &mut |_| {}).unwrap_err();
+    assert!(matches!(error, Error::Connect { .. }) && begun.elapsed() >= Duration::from_millis(300), "{error}");
 }

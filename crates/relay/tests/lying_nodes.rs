@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::overlay::{Overlay, here};
+use crate::common::overlay::Overlay;
 use crate::common::*;
 use ekiden_relay::{Config, Relay};
 use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Open};
@@ -131,7 +131,7 @@ fn back(mut from: TcpStream, mut to: TcpStream, lie: Lie, passed: &Mutex<Passed>
 /// Node a with its clients, b on a line that lies, and c, which is near the destination. Streams go over b.
 fn behind_a_liar(lie: Lie) -> (Overlay, Relay, Arc<AtomicUsize>) {
     let (listener, address) = listener();
-    let overlay = Overlay::with_impostor(3, here, "class = \"interactive\"\nthrough = [\"@b\"]", Some(address));
+    let overlay = Overlay::behind_an_impostor(3, "class = \"interactive\"\nthrough = [\"@b\"]", address);
     let nodes = [spare_port(), spare_port()];
     let [node, with_tls] = nodes;
     let text = format!(

@@ -66,14 +66,11 @@ fn beside_a_sick_one(sickness: Sickness, direct: Option<SocketAddr>, class: &str
     let (address, given) = sick(sickness);
     let route = format!("class = \"{class}\"\nmost_relays = 1\n[limits]\nconnect = \"{}s\"", CONNECT.as_secs());
     let mut overlay = match direct {
-        Some(direct) => {
-            Overlay::with_impostor(4, |at, to| ((at, to) == (0, 3)).then_some(direct), &route, Some(address))
-        }
+        Some(direct) => Overlay::with_impostor(4, |at, to| ((at, to) == (0, 3)).then_some(direct), &route, address),
         None => {
             // It listens before a begins: a leg that has failed once is left alone for a while, and streams go with b.
             let (listener, far) = listener();
-            let overlay =
-                Overlay::with_impostor(4, |at, to| ((at, to) == (0, 3)).then_some(far), &route, Some(address));
+            let overlay = Overlay::with_impostor(4, |at, to| ((at, to) == (0, 3)).then_some(far), &route, address);
             let there = line(overlay.addresses[3], Duration::from_millis(40), Arc::default());
             // Where d is, is known only now.
             std::thread::spawn(move || {
@@ -140,7 +137,7 @@ fn where_nothing_is_known_yet_one_stream_tries_a_silent_node_and_others_go_elsew
     let (address, given) = sick(Sickness::Invents);
     let route = "class = \"bulk\"\nmost_relays = 1";
     let is_cut = |at, to| ((at, to) == (0, 3)).then(closed_port);
-    let overlay = Overlay::with_impostor(4, is_cut, route, Some(address));
+    let overlay = Overlay::with_impostor(4, is_cut, route, address);
     let (overlay, echo) = (&overlay, echo());
     let served = std::thread::scope(|scope| {
         // One of the first two goes over b, and waits in vain meanwhile.

@@ -56,7 +56,7 @@ fn second_is_lost(overlay: &Overlay) -> bool {
 fn an_exit_that_answers_questions_and_opens_nothing_is_stood_in_for() {
     let (address, given) = sick(Sickness::Mute);
     let route = "class = \"interactive\"\n[limits]\nconnect = \"4s\"";
-    let overlay = with_second_nearest(Overlay::with_impostor(3, here, route, Some(address)), route);
+    let overlay = with_second_nearest(Overlay::with_impostor(3, here, route, address), route);
     for destination in 0..2 {
         let (echo, before) = (echo(), given.load(Ordering::Relaxed));
         assert!(is_served(&overlay, echo), "the first to destination {destination}");
@@ -137,7 +137,7 @@ fn a_destination_that_does_not_answer_demotes_no_exit_that_is_reached_over_other
 fn what_a_node_in_between_says_of_a_destination_keeps_nobody_from_standing_in() {
     let (address, given) = sick(Sickness::Refuses);
     let route = "class = \"interactive\"";
-    let overlay = Overlay::with_impostor(4, here, route, Some(address));
+    let overlay = Overlay::with_impostor(4, here, route, address);
     let mut overlay = with_more(overlay, here, route, &[(2, "near = [\"127.0.0.1/32\"]\n")]);
     drop(overlay.nodes[2].take());
     let echo = echo();
@@ -151,7 +151,7 @@ fn what_a_node_in_between_says_of_a_destination_keeps_nobody_from_standing_in() 
 fn where_one_that_stands_in_refuses_the_nearest_is_asked_again() {
     let (address, given) = sick(Sickness::Refuses);
     let route = "class = \"interactive\"";
-    let overlay = Overlay::with_impostor(3, here, route, Some(address));
+    let overlay = Overlay::with_impostor(3, here, route, address);
     let mut overlay = with_more(overlay, here, route, &[(1, "near = [\"0.0.0.0/0\"]\nrelays = false\n")]);
     drop(overlay.nodes[2].take());
     let echo = echo();
@@ -164,7 +164,7 @@ fn where_one_that_stands_in_refuses_the_nearest_is_asked_again() {
 fn what_a_node_in_between_says_of_one_that_stands_in_ends_nothing() {
     let (address, given) = sick(Sickness::Refuses);
     let route = "class = \"interactive\"";
-    let overlay = Overlay::with_impostor(5, here, route, Some(address));
+    let overlay = Overlay::with_impostor(5, here, route, address);
     let near = [(2, "near = [\"127.0.0.1/32\"]\n"), (3, "near = [\"127.0.0.0/16\"]\n")];
     let mut overlay = with_more(overlay, here, route, &near);
     drop(overlay.nodes[2].take());
@@ -181,7 +181,7 @@ fn a_refusal_by_the_nearest_over_one_node_is_told_although_another_says_nothing(
     let (address, _) = sick(Sickness::Mute);
     let route = "class = \"interactive\"\n[limits]\nconnect = \"8s\"";
     let seen = |at, to| ((at, to) == (0, 3)).then(closed_port);
-    let overlay = Overlay::with_impostor(4, seen, route, Some(address));
+    let overlay = Overlay::with_impostor(4, seen, route, address);
     let overlay = with_more(overlay, seen, route, &[(1, "near = [\"0.0.0.0/0\"]\nrelays = false\n")]);
     let echo = echo();
     wait_until("streams go over c", || is_served(&overlay, echo));
@@ -196,7 +196,7 @@ fn what_may_arrive_once_is_not_given_to_an_exit_that_has_little_time() {
     let (address, given, heard) = sick_and_heard(Sickness::Mute);
     let early = "[listen.early]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\nreply = \"early\"";
     let route = format!("class = \"interactive\"\nmost_relays = 0\n[limits]\nconnect = \"4s\"\n{early}");
-    let overlay = Overlay::with_impostor(3, here, &route, Some(address));
+    let overlay = Overlay::with_impostor(3, here, &route, address);
     let overlay = with_more(overlay, here, &route, &[(1, "near = [\"127.0.0.1/32\"]\nrelays = false\n")]);
     let (host, destination) = listener();
     let host = std::thread::spawn(move || {
@@ -222,7 +222,7 @@ fn an_exit_that_nobody_reaches_comes_last_on_routes_that_choose_their_paths_too(
     // It ends each connection at once.
     std::thread::spawn(move || counter.incoming().for_each(|_| _ = count.fetch_add(1, Ordering::Relaxed)));
     let route = "class = \"interactive\"\nmost_relays = 0";
-    let overlay = with_second_nearest(Overlay::with_impostor(3, here, route, Some(address)), route);
+    let overlay = with_second_nearest(Overlay::with_impostor(3, here, route, address), route);
     wait_until("the nearest is dialled", || is_served(&overlay, echo()) && dialled.load(Ordering::Relaxed) > 0);
     wait_until("it comes last", || is_served(&overlay, echo()) && second_is_lost(&overlay));
     let before = dialled.load(Ordering::Relaxed);
@@ -236,7 +236,7 @@ fn an_exit_that_nobody_reaches_comes_last_on_routes_that_choose_their_paths_too(
 fn an_exit_that_is_known_to_hang_costs_no_time_at_each_destination() {
     let (address, _) = sick(Sickness::Hung);
     let route = "class = \"interactive\"\n[limits]\nconnect = \"40s\"";
-    let overlay = with_second_nearest(Overlay::with_impostor(3, here, route, Some(address)), route);
+    let overlay = with_second_nearest(Overlay::with_impostor(3, here, route, address), route);
     wait_until("the leg to it has failed", || is_served(&overlay, echo()));
     let begun = Instant::now();
     assert!((0..4).all(|_| is_served(&overlay, echo())));
@@ -248,7 +248,7 @@ fn an_exit_that_is_known_to_hang_costs_no_time_at_each_destination() {
 fn in_a_class_with_turns_too_an_exit_that_is_known_to_hang_costs_no_time() {
     let (address, _) = sick(Sickness::Hung);
     let route = "class = \"interactive\"\n[limits]\nconnect = \"40s\"\n[class.interactive]\nstreams = 8";
-    let overlay = with_second_nearest(Overlay::with_impostor(3, here, route, Some(address)), route);
+    let overlay = with_second_nearest(Overlay::with_impostor(3, here, route, address), route);
     // Over the one that hangs, as over all, a path to the other is looked for.
     let echo = echo();
     let of_other = SocketAddr::new("127.0.0.2".parse().unwrap(), echo.port());

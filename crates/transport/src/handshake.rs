@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use crate::budget::Holding;
 use crate::connection::Connection;
 use crate::frames::{invalid, protocol_error, read_frame, read_unproven};
+use crate::handshake_turns::in_turns;
 use crate::security::{Credential, Security};
 
 /// The memory that a node which connects may hold before it has proven a key: what it has sent, the state of the handshake, and
@@ -94,7 +95,7 @@ pub async fn dial(
 }
 
 /// Authenticates both ends of `socket`, on the side that accepted: finds out which node connected, and proves this node, called
-/// `own`, to it.
+/// `own`, to it. The steps of a TLS handshake take turns with those of others.
 ///
 /// # Errors
 /// As [`dial`]. [`crate::is_own_key_refused`] says which side has refused.
@@ -108,7 +109,8 @@ pub async fn accept(
     match security {
         Security::Tls { identity, known, prepared } => {
             let session = prepared.accept(identity, known).map_err(invalid)?;
-            let connection = Connection::start_tls(socket, session).await?;
+            let from = socket.peer_addr()?.ip();
+            let connection = in_turns(from, Connection::start_tls(socket, session)).await?;
             let key = connection.peer_key();
             let Some((name, key)) = known.iter().find(|(_, known)| Some(**known) == key) else {
                 return Err(invalid("a key that none of the nodes has"));
@@ -168,7 +170,9 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::handshake_turns::hold;
     use crate::security::SharedKey;
+    use crate::tls::Prepared;
     use crate::{HostTls, accept_host, budget};
     use ekiden_keys::{Certificate, Identity};
 
@@ -184,6 +188,34 @@ mod tests {
         assert_eq!(dialled.as_deref(), Some("the other node does not have the same key"));
         let said = accepted.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(said.starts_with("it closed the connection before it had proven the key"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_handshake_waits_for_its_turn_with_nodes_and_with_hosts() {
+        let identity = Identity::generate(&tempfile::tempdir().unwrap().path().join("key")).unwrap();
+        let prepared = Prepared::default;
+        let known = [(String::from("there"), identity.fingerprint())].into();
+        let nodes = Security::Tls { identity: identity.clone(), known, prepared: prepared() };
+        let tls = HostTls::new(&Certificate::of(&identity, "city").unwrap(), None, &[]).unwrap();
+        let node = Security::Tls { known: Some(identity.fingerprint()), identity, prepared: prepared() };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        for is_node in [true, false] {
+            let dialler = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (socket, from) = listener.accept().await.unwrap();
+            let held = hold();
+            let shaking = async {
+                let dialling = dial(dialler, &node, "there");
+                match is_node {
+                    true => drop(tokio::join!(dialling, async { accept(socket, &nodes, "here").await.unwrap() })),
+                    // The node does not know what a host is shown.
+                    false => drop(tokio::join!(dialling, accept_host(socket, &tls, from.ip()))),
+                }
+            };
+            let mut shaking = Box::pin(shaking);
+            assert!(timeout(Duration::from_millis(50), &mut shaking).await.is_err(), "{is_node}");
+            drop(held);
+            timeout(Duration::from_secs(60), shaking).await.unwrap();
+        }
     }
 
     #[tokio::test]
@@ -208,7 +240,7 @@ mod tests {
         for _ in 0..100 {
             let host = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
             let (socket, _) = listener.accept().await.unwrap();
-            let mut accepting = Box::pin(accept_host(socket, &tls));
+            let mut accepting = Box::pin(accept_host(socket, &tls, [127, 0, 0, 1].into()));
             assert!(timeout(Duration::from_millis(1), &mut accepting).await.is_err());
             hosts.push((host, accepting));
         }

@@ -5,6 +5,7 @@
 //! once the handshake is over counts by its connection, and so do the certificates that it has shown.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ekiden_keys::{Authorities, Certificate};
@@ -17,6 +18,7 @@ use crate::budget::Holding;
 use crate::connection::{Connection, Unsecured};
 use crate::frames::invalid;
 use crate::handshake::UNPROVEN_BYTES;
+use crate::handshake_turns::in_turns;
 use crate::session::{CERTIFICATE_MOST, Session};
 use crate::tls::provider;
 
@@ -72,15 +74,16 @@ impl fmt::Debug for HostTls {
     }
 }
 
-/// Makes a TLS connection of `socket`, which a host has made. Returns when the handshake is over.
+/// Makes a TLS connection of `socket`, which a host has made from this address. Returns when the handshake is over, whose steps take
+/// turns with those of others.
 ///
 /// # Errors
 /// The handshake failed.
-pub async fn accept_host(socket: TcpStream, tls: &HostTls) -> Result<Connection, Unsecured> {
+pub async fn accept_host(socket: TcpStream, tls: &HostTls, from: IpAddr) -> Result<Connection, Unsecured> {
     let mut holding = Holding::default();
     holding.set(UNPROVEN_HOST_BYTES);
     match tls.session() {
-        Ok(session) => Connection::start_tls_of_host(socket, session).await,
+        Ok(session) => in_turns(from, Connection::start_tls_of_host(socket, session)).await,
         Err(why) => Err(Unsecured { why: invalid(why), socket }),
     }
 }

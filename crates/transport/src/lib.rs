@@ -1,5 +1,5 @@
 //! Connections between nodes: the identity of the other end, TLS or a plain proof of a shared key, and control frames; TLS with hosts
-//! ([`accept_host`]); and limits on the memory and the log lines of strangers, which have not proven their identity.
+//! ([`accept_host`]); and limits on the memory, the processor time and the log lines of strangers, which have not proven their identity.
 //!
 //! [`dial`] and [`accept`] turn a TCP connection into a [`Connection`] whose other end has proven its key. The protocol on it
 //! afterwards is the caller's. docs/design/protocol.md describes what is on the wire.
@@ -7,9 +7,11 @@
 pub mod budget;
 mod connection;
 mod eviction;
+pub mod fair_queue;
 mod first_of;
 pub mod frames;
 mod handshake;
+mod handshake_turns;
 mod hosts;
 mod security;
 pub mod segments;

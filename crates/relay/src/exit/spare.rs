@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ekiden_net::socket;
+use ekiden_transport::fair_queue::FairQueue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep};
 
-use crate::access::fair_queue::FairQueue;
 use crate::access::quota::ClientKey;
 
 /// The number of spare descriptors is the open-file limit divided by `PART`, but at least `LEAST` and at most `MOST`. One

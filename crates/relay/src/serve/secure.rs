@@ -11,7 +11,6 @@ use tokio::time::timeout;
 
 use super::caller::Caller;
 use super::timeouts::linger;
-use crate::access::handshake_turns::in_turns;
 use crate::access::quota::ClientKey;
 use crate::config::Listener;
 use crate::config::tls::ListenerTls;
@@ -71,7 +70,7 @@ async fn shake_hands(
         return turn_away(node, listener, client, caller).await;
     }
     let key = ClientKey::from(caller.address().ip());
-    match in_turns(key, accept_host(client.into_socket()?, &tls.ready)).await {
+    match accept_host(client.into_socket()?, &tls.ready, caller.address().ip()).await {
         Ok(client) => {
             let user = client.peer_certificate().map(|certificate| name(node, listener, &certificate, caller));
             Some((client, Secured { by: Some(tls.clone()), user }))

@@ -30,15 +30,31 @@ pub struct Overlay {
 impl Overlay {
     /// `seen` says where a node sees another, if that is not where it is: by their numbers.
     pub fn new(count: usize, seen: impl Fn(usize, usize) -> Option<SocketAddr>, route: &str) -> Self {
-        Self::with_impostor(count, seen, route, None)
+        Self::with(count, seen, route, None, true)
     }
 
-    /// The same with somebody else in the place of the second node, who is known to the first by the plain key.
+    /// The same with somebody else in the place of the second node, who is known to the first by the plain key, and to the others
+    /// not at all: they would say that they do not reach it.
     pub fn with_impostor(
         count: usize,
         seen: impl Fn(usize, usize) -> Option<SocketAddr>,
         route: &str,
+        impostor: SocketAddr,
+    ) -> Self {
+        Self::with(count, seen, route, Some(impostor), false)
+    }
+
+    /// The same where the others reach the second node by TLS.
+    pub fn behind_an_impostor(count: usize, route: &str, impostor: SocketAddr) -> Self {
+        Self::with(count, here, route, Some(impostor), true)
+    }
+
+    fn with(
+        count: usize,
+        seen: impl Fn(usize, usize) -> Option<SocketAddr>,
+        route: &str,
         impostor: Option<SocketAddr>,
+        is_known: bool,
     ) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let prefix = format!("t{}-{}-", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -56,7 +72,11 @@ impl Overlay {
             overlay.more = format!("[peer.{name}]\naddress = \"{address}\"\nplain_key_file = \"key\"\n");
         }
         for number in 0..count {
-            let members = overlay.members(|other| seen(number, other));
+            let mut members = overlay.members(|other| seen(number, other));
+            if !is_known && number > 0 {
+                let [from, to] = [1, 2].map(|other| members.find(&format!("[node.{}]", overlay.name(other))));
+                members.replace_range(from.unwrap()..to.unwrap(), "");
+            }
             std::fs::write(overlay.folder.join(format!("{number}.members")), members).unwrap();
             let route = if number == 0 { route } else { "" };
             overlay.nodes.push((!is_impostor(number)).then(|| overlay.start(number, route)));

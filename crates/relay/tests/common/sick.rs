@@ -51,7 +51,7 @@ pub fn sick_and_heard(sickness: Sickness) -> (SocketAddr, Arc<AtomicUsize>, Arc<
     (address, given, heard)
 }
 
-/// Other nodes come with TLS, and are not let in.
+/// A node that goes before it has proven its key is not let in.
 fn accepted(listener: &TcpListener) -> Option<TcpStream> {
     std::panic::catch_unwind(|| accept_node(listener)).ok()
 }

@@ -10,9 +10,9 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ekiden_transport::fair_queue::FairQueue;
 use tokio::sync::oneshot;
 
-use crate::access::fair_queue::FairQueue;
 use crate::access::quota::ClientKey;
 
 /// The most passwords of one address that may wait.
@@ -158,7 +158,7 @@ impl Shared {
             }
             let (after, wait) = self.changed.wait_timeout(queue, CALM).unwrap_or_else(PoisonError::into_inner);
             queue = after;
-            if wait.timed_out() && queue.jobs.len() == 0 {
+            if wait.timed_out() && queue.jobs.is_empty() {
                 queue.has_thread = false;
                 return None;
             }

@@ -1,5 +1,6 @@
 //! Sessions with hosts.
 
+use std::net::IpAddr;
 use std::sync::Mutex;
 
 use ekiden_keys::{Authorities, Certificate};
@@ -357,7 +358,7 @@ async fn connected(hosts: &Hosts) -> [Connection; 2] {
     let host = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (socket, _) = listener.accept().await.unwrap();
     let host = Connection::start_tls_of_host(host, hosts.pair(0).client);
-    let (host, own) = tokio::join!(host, accept_host(socket, &hosts.server));
+    let (host, own) = tokio::join!(host, accept_host(socket, &hosts.server, IpAddr::from([127, 0, 0, 1])));
     [own.unwrap(), host.unwrap()]
 }
 

@@ -114,7 +114,7 @@ fn whoever_stops_waiting_leaves_the_queue() {
         assert_eq!(checker.shared.lock().jobs.len(), WAITING_EACH);
     }
     let queue = checker.shared.lock();
-    assert!(queue.jobs.len() == 0 && queue.jobs.last_of_most(&client(1), &client(1)).is_none());
+    assert!(queue.jobs.is_empty() && queue.jobs.last_of_most(&client(1), &client(1)).is_none());
 }
 
 #[tokio::test]

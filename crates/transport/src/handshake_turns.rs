@@ -1,21 +1,22 @@
-//! TLS handshakes with clients take turns: whoever connects makes this node sign, before it has said who it is.
+//! Handshakes take turns: whoever connects makes this side sign, before it has said who it is.
 //!
-//! Each step of a handshake is a turn. The clients of a thread have theirs one after the other. A thread that has spent processor time on turns
+//! Each step of a handshake is a turn. The addresses of a thread have theirs one after the other. A thread that has spent processor time on turns
 //! leaves as much to all else before the next one: handshakes take half of it at most.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ekiden_net::clock::thread_processor_us;
+use ekiden_net::socket::client_of;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::fair_queue::FairQueue;
-use super::quota::ClientKey;
+use crate::fair_queue::FairQueue;
 
 /// Less is not worth a pause: it is the precision of the timers.
 const WORTH_A_PAUSE: Duration = Duration::from_millis(1);
@@ -24,10 +25,14 @@ thread_local! {
     static OF_THIS_THREAD: HandshakeTurns = HandshakeTurns::default();
 }
 
-/// Does a handshake of this client, each step in a turn of the thread that begins it.
-pub async fn in_turns<T>(client: ClientKey, handshake: impl Future<Output = T>) -> T {
-    let turns = OF_THIS_THREAD.with(Clone::clone);
-    turns.in_turns(client, handshake).await
+/// Does a handshake with this address, each step in a turn of the thread that begins it.
+pub fn in_turns<T>(address: IpAddr, handshake: impl Future<Output = T>) -> impl Future<Output = T> {
+    // Boxed: a function's future keeps its arguments twice.
+    let handshake = Box::pin(handshake);
+    async move {
+        let turns = OF_THIS_THREAD.with(Clone::clone);
+        turns.in_turns(client_of(address), handshake).await
+    }
 }
 
 /// The turns of a thread's handshakes.
@@ -36,7 +41,7 @@ struct HandshakeTurns(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    queue: FairQueue<ClientKey, oneshot::Sender<Turn>>,
+    queue: FairQueue<IpAddr, oneshot::Sender<Turn>>,
     /// Whether somebody has a turn, or the pause behind one goes on.
     is_taken: bool,
     /// The processor time that turns have taken and no pause has made up for.
@@ -56,14 +61,13 @@ struct Turn {
 #[derive(Debug)]
 struct Waiting {
     turns: HandshakeTurns,
-    client: ClientKey,
+    client: IpAddr,
     number: u64,
     given: oneshot::Receiver<Turn>,
 }
 
 impl HandshakeTurns {
-    async fn in_turns<T>(&self, client: ClientKey, handshake: impl Future<Output = T>) -> T {
-        let mut handshake = pin!(handshake);
+    async fn in_turns<T>(&self, client: IpAddr, mut handshake: Pin<Box<impl Future<Output = T>>>) -> T {
         let mut waiting = None;
         poll_fn(|cx| {
             let mut turn = match &mut waiting {
@@ -84,7 +88,7 @@ impl HandshakeTurns {
     }
 
     /// A turn, or the place of one who waits.
-    fn ask(&self, client: ClientKey) -> Result<Turn, Waiting> {
+    fn ask(&self, client: IpAddr) -> Result<Turn, Waiting> {
         let mut state = self.lock();
         if !std::mem::replace(&mut state.is_taken, true) {
             return Ok(Turn::of(self));
@@ -154,17 +158,21 @@ impl Drop for Turn {
     }
 }
 
+/// Takes this thread's turn until it is dropped.
+#[cfg(test)]
+pub fn hold() -> impl Drop {
+    OF_THIS_THREAD.with(|turns| turns.ask(IpAddr::from([192, 0, 2, 1]))).expect("no other test is of this thread")
+}
+
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use tokio::task::yield_now;
     use tokio::time::Instant;
 
     use super::*;
 
-    fn client(number: u8) -> ClientKey {
-        IpAddr::from([10, 0, 0, number]).into()
+    fn client(number: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, number])
     }
 
     /// So much work for the processor.
@@ -181,7 +189,7 @@ mod tests {
         let enter = |number: u8| {
             let (turns, order) = (turns.clone(), order.clone());
             tokio::spawn(async move {
-                turns.in_turns(client(number), async { order.lock().unwrap().push(number) }).await;
+                turns.in_turns(client(number), Box::pin(async { order.lock().unwrap().push(number) })).await;
             })
         };
         let mut all: Vec<_> = (0..5).map(|_| enter(1)).collect();
@@ -200,9 +208,9 @@ mod tests {
         let turns = HandshakeTurns::default();
         let begun = Instant::now();
         for _ in 0..10 {
-            turns.in_turns(client(1), async { work(Duration::from_millis(5)) }).await;
+            turns.in_turns(client(1), Box::pin(async { work(Duration::from_millis(5)) })).await;
         }
-        turns.in_turns(client(1), async {}).await;
+        turns.in_turns(client(1), Box::pin(async {})).await;
         let paused = begun.elapsed().as_millis();
         assert!((50..100).contains(&paused), "{paused}");
     }
@@ -210,7 +218,7 @@ mod tests {
     #[tokio::test]
     async fn time_in_which_the_thread_does_not_run_is_not_owed() {
         let turns = HandshakeTurns::default();
-        turns.in_turns(client(1), async { std::thread::sleep(Duration::from_millis(300)) }).await;
+        turns.in_turns(client(1), Box::pin(async { std::thread::sleep(Duration::from_millis(300)) })).await;
         assert!(turns.lock().owed < Duration::from_millis(100) && turns.ask(client(1)).is_ok());
     }
 
@@ -230,10 +238,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_handshake_holds_no_turn_while_it_waits() {
         let turns = HandshakeTurns::default();
-        let slow = turns.in_turns(client(1), sleep(Duration::from_secs(1)));
+        let slow = turns.in_turns(client(1), Box::pin(sleep(Duration::from_secs(1))));
         let quick = async {
             sleep(Duration::from_millis(1)).await;
-            turns.in_turns(client(2), async {}).await;
+            turns.in_turns(client(2), Box::pin(async {})).await;
             Instant::now()
         };
         let begun = Instant::now();

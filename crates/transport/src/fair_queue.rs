@@ -23,6 +23,11 @@ impl<K, T> Default for FairQueue<K, T> {
 }
 
 impl<K: Hash + Eq + Clone, T> FairQueue<K, T> {
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.len

@@ -87,7 +87,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(match error {
             StatusError::Nobody(_) => 2,
             StatusError::Refused(_) | StatusError::Stranger { .. } => 4,
-            StatusError::Late(_) | StatusError::Unusable { .. } => 1,
+            StatusError::Late(_) | StatusError::Full { .. } | StatusError::Unusable { .. } => 1,
         });
     }
     if error.is::<ekiden_relay::DestinationError>() {

@@ -162,8 +162,14 @@ fn what_cannot_be_used_is_told_in_one_line_with_its_code() {
     std::fs::write(folder.join("wrong.toml"), "history = \"text\"\n[target.a]\niperf3 = \"x\"\nevery = 5\n").unwrap();
     std::fs::write(folder.join("text.toml"), "history = \"text\"\n[target.a]\niperf3 = \"x\"\n").unwrap();
     std::fs::write(folder.join("node.toml"), "[listen.s]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n").unwrap();
+    std::fs::write(folder.join("far.toml"), "history = \"no/h\"\n[target.a]\niperf3 = \"x\"\n").unwrap();
+    let key = "history = \"h\"\nkey_file = \"none\"\n[target.a]\niperf3 = \"x\"\n";
+    std::fs::write(folder.join("key.toml"), key).unwrap();
     for (arguments, start) in [
         (&["check", "-c", "wrong.toml"][..], "ekiden: wrong.toml:4: unknown field `every` in target.a"),
+        (&["check", "-c", "text.toml"], "ekiden: text: is no history of a monitor: it is not a SQLite file"),
+        (&["run", "--check", "-c", "far.toml"], "ekiden: no/h: cannot be opened: No such file"),
+        (&["check", "-c", "key.toml"], "ekiden: key file none: cannot be read"),
         (&["run", "-c", "none.toml"], "ekiden: none.toml: cannot be read"),
         (&["check", "-c", "node.toml"], "ekiden: node.toml: this is a configuration of `ekiden proxy`"),
         (&["run", "-c", "text.toml"], "ekiden: text: is no history of a monitor: it is not a SQLite file"),

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::{AccessFlags, eaccess};
 use rusqlite::{Connection, ErrorCode, OpenFlags, params};
 
 use crate::measurement::Measurement;
@@ -188,6 +189,26 @@ impl History {
         }
         check_version(&connection).map_err(failed)?;
         Ok(Self { connection, lock: Some(lock), file: file.into() })
+    }
+
+    /// Whether a monitor could write this history, as far as that can be told without writing: another one may do so now.
+    ///
+    /// # Errors
+    /// If it is something else, of another version, or not to be written by this user, or if it could not be made.
+    pub fn check(file: &Path) -> Result<(), HistoryError> {
+        let failed = |kind| HistoryError { file: file.into(), kind };
+        let may =
+            |path: &Path, access| eaccess(path, access).map_err(|error| failed(HistoryErrorKind::Open(error.into())));
+        if file.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            return may(folder, AccessFlags::W_OK | AccessFlags::X_OK);
+        }
+        match Self::read(file) {
+            // It is begun, or repaired.
+            Err(HistoryError { kind: HistoryErrorKind::Empty | HistoryErrorKind::Unfinished, .. }) => {}
+            other => drop(other?),
+        }
+        may(file, AccessFlags::W_OK)
     }
 
     /// Opens a history to read it; a monitor may write it meanwhile.

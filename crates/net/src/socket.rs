@@ -30,7 +30,7 @@ mod silence;
 mod turn;
 
 pub use connecting::{begin_connect, disconnect};
-pub use control::{await_bytes, clamp_window, congestion, default_congestion, limit_rate, set_congestion};
+pub use control::{await_bytes, clamp_window, congestion, default_congestion, limit_rate, rate_limit, set_congestion};
 pub use counted::{has_received_end, receive_and_look};
 pub use files::{open_files, raise_open_files};
 pub use free::{await_free, ensure_free, overlap};

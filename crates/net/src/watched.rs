@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ekiden_tcp_info::TcpInfo;
 
@@ -26,6 +26,14 @@ pub struct Watched<'a, T> {
     number: u64,
 }
 
+/// The same for whoever has the socket itself, and drops this before the socket is closed: else it would be about whatever socket gets the
+/// number next. Their order as fields of one structure sees to that.
+#[derive(Debug)]
+pub struct Attached<T> {
+    all: Arc<WatchedSockets<T>>,
+    number: u64,
+}
+
 impl<T> Default for WatchedSockets<T> {
     fn default() -> Self {
         Self(Mutex::new(All { next: 0, sockets: HashMap::new() }))
@@ -35,11 +43,20 @@ impl<T> Default for WatchedSockets<T> {
 impl<T> WatchedSockets<T> {
     /// Watches a socket.
     pub fn watch<'a>(&'a self, socket: &'a impl AsFd, kept: T) -> Watched<'a, T> {
+        Watched { all: self, number: self.add(socket, kept) }
+    }
+
+    /// The same for the one that has the socket.
+    pub fn attach(self: &Arc<Self>, socket: &impl AsFd, kept: T) -> Attached<T> {
+        Attached { all: self.clone(), number: self.add(socket, kept) }
+    }
+
+    fn add(&self, socket: &impl AsFd, kept: T) -> u64 {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let number = all.next;
         all.next += 1;
         all.sockets.insert(number, (socket.as_fd().as_raw_fd(), kept));
-        Watched { all: self, number }
+        number
     }
 
     /// Looks at each socket.
@@ -51,7 +68,7 @@ impl<T> WatchedSockets<T> {
     pub fn each(&self, mut at: impl FnMut(u64, &mut T, BorrowedFd<'_>)) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (number, (fd, kept)) in &mut all.sockets {
-            // SAFETY: the descriptor is open: the watcher borrows the socket, and stops watching under this lock.
+            // SAFETY: the descriptor is open: the watcher borrows the socket, or has it, and stops watching under this lock.
             at(*number, kept, unsafe { BorrowedFd::borrow_raw(*fd) });
         }
     }
@@ -64,6 +81,22 @@ impl<T> WatchedSockets<T> {
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl<T> Attached<T> {
+    /// Ceases to watch the socket, with a last look at it.
+    pub fn end<R>(&self, last: impl FnOnce(T, BorrowedFd<'_>) -> R) -> Option<R> {
+        let mut all = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (fd, kept) = all.sockets.remove(&self.number)?;
+        // SAFETY: as above.
+        Some(last(kept, unsafe { BorrowedFd::borrow_raw(fd) }))
+    }
+}
+
+impl<T> Drop for Attached<T> {
+    fn drop(&mut self) {
+        self.end(|_, _| ());
     }
 }
 

@@ -111,6 +111,7 @@ impl Relay {
         relay.workers[0].handle.spawn(warm::keep(relay.node.clone()));
         relay.workers[0].handle.spawn(overlay::keep(relay.node.clone()));
         relay.workers[0].handle.spawn(sharing::keep(relay.node.clone()));
+        relay.workers[0].handle.spawn(sharing::keep_bandwidth(relay.node.clone()));
         relay.workers[0].handle.spawn(followed::keep(relay.node.clone()));
         Ok(relay)
     }

@@ -25,6 +25,7 @@ use ekiden_transport::Connection;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::access::bandwidth;
 use crate::access::quota::{ClientKey, QuotaGuard};
 use crate::config::{Config, Listener, ListenerKind};
 use crate::overlay::Sides;
@@ -153,7 +154,14 @@ impl Stream {
     }
 
     async fn run(self: Box<Self>, node: &Arc<Node>) {
-        let Self { client, upstream, first, busy, asked, user } = *self;
+        let Self { mut client, mut upstream, first, busy, asked, user } = *self;
+        let limits = bandwidth::Limits::from(&node.config().limits);
+        if limits.has_any() {
+            let holder = (asked.from.ip().into(), user.as_ref().map(|user| user.key().as_str()));
+            let connections = [&mut client.stream, &mut upstream.side.stream];
+            // Boxed: a running stream keeps no room for it.
+            Box::pin(node.bandwidth.pace(connections, holder, limits)).await;
+        }
         let legs =
             upstream.leg().map(|leg| Box::new(Sides { on: [None, Some(leg)], arrival: upstream.arrival(node, true) }));
         // Nothing of it may stay behind: a running stream would keep room for all of it.

@@ -25,6 +25,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 
 pub use self::permit::{Claim, Current, Permit};
 pub use self::told::word;
+use crate::access::bandwidth::Bandwidth;
 use crate::access::logins::Logins;
 use crate::access::quota::{Allowance, ClientKey, Limit, QuotaGuard, Quotas};
 use crate::config::{Config, ListenerKind, Tcp};
@@ -102,6 +103,8 @@ pub struct Node {
     pub clients: Arc<Quotas<ClientKey>>,
     /// ... and of each user.
     pub users: Arc<Quotas<String>>,
+    /// What both may take of the line.
+    pub bandwidth: Arc<Bandwidth>,
     /// Connections to leg listeners that have not proven a key yet ...
     pub strangers: Strangers,
     /// ... and how many of them each address makes in a second.
@@ -172,6 +175,7 @@ impl Node {
             served_by_files: AtomicUsize::new(usize::MAX),
             clients: Arc::default(),
             users: Arc::default(),
+            bandwidth: Arc::default(),
             strangers: Strangers::default(),
             handshakes: Arc::default(),
             shaking: Arc::default(),

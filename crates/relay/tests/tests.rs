@@ -1,5 +1,6 @@
 //! The tests of the crate from outside, in one program: it is linked once.
 
+mod bandwidth;
 mod classes;
 mod common;
 mod config;

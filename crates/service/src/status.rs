@@ -6,7 +6,7 @@ use std::io;
 use ekiden_files::as_user;
 use serde::de::DeserializeOwned;
 
-use crate::status_socket::{self, AskError, PATIENCE};
+use crate::status_socket::{self, AskError, PATIENCE, QUEUE};
 
 /// A running program: its kind, and its name among those of its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +47,18 @@ pub enum StatusError {
     /// It has not answered.
     #[error("the {0} gives no answer within {wait} s; is its process stopped?", wait = PATIENCE.as_secs())]
     Late(Whose),
+    /// Connections to it are not accepted.
+    #[error(
+        "the {whose} has accepted no connection for {wait} s; is its process stopped, or has another program taken the name \
+         '@{socket}'? `ss -xlp` as root says whose it is",
+        wait = QUEUE.as_secs()
+    )]
+    Full {
+        /// The one asked for.
+        whose: Whose,
+        /// The name on which it listens.
+        socket: String,
+    },
     /// What came is no status.
     #[error("the {whose} gives no usable answer: {source}; is it of the same build?")]
     Unusable {
@@ -82,6 +94,7 @@ pub fn ask<T: DeserializeOwned>(
         Err(AskError::Refused) => return Err(StatusError::Refused(whose)),
         Err(AskError::Stranger(user)) => return Err(StatusError::Stranger { whose, user }),
         Err(AskError::Late) => return Err(StatusError::Late(whose)),
+        Err(AskError::Full) => return Err(StatusError::Full { whose, socket: socket.into() }),
         Err(AskError::Failed(source)) => return Err(StatusError::Unusable { whose, source }),
     };
     serde_json::from_slice(&text).map_err(|error| StatusError::Unusable { whose, source: error.into() })

@@ -3,6 +3,7 @@
 //! Without TLS it is the socket, and its bytes may also be spliced. Either way only one task uses it: there is one reader and
 //! one writer at a time.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpStream as StdStream};
@@ -27,8 +28,16 @@ pub(crate) mod tls;
 /// A connection to a host or a node. It resets when dropped, unless [`Connection::end_cleanly`] was called.
 #[derive(Debug)]
 pub struct Connection {
+    /// Before the socket: it is dropped while the socket is open.
+    pace: Option<Box<dyn Pace>>,
     socket: TcpStream,
     tls: Option<Tls>,
+}
+
+/// What paces a connection's socket. It is dropped before the socket is closed; the kernel then sends what is left at the same pace.
+pub trait Pace: fmt::Debug + Send + Sync {
+    /// The socket will serve somebody else.
+    fn lift(&self);
 }
 
 /// An idle connection outside of any event loop. When dropped, it ends cleanly.
@@ -50,7 +59,7 @@ pub struct Unsecured {
 
 impl From<TcpStream> for Connection {
     fn from(socket: TcpStream) -> Self {
-        Self { socket, tls: None }
+        Self { pace: None, socket, tls: None }
     }
 }
 
@@ -62,7 +71,7 @@ impl Connection {
     /// [`io::ErrorKind::PermissionDenied`] if one of the two nodes refuses the other's key. If it is this one, the other has
     /// been sent an alert.
     pub async fn start_tls(socket: TcpStream, session: Session) -> io::Result<Self> {
-        let connection = Self { socket, tls: Some(Tls::of(session)) };
+        let connection = Self { pace: None, socket, tls: Some(Tls::of(session)) };
         match connection.shake_hands().await.and_then(|()| connection.speaks_leg_protocol()) {
             Ok(()) => Ok(connection),
             Err(error) => {
@@ -78,7 +87,7 @@ impl Connection {
     /// # Errors
     /// The handshake failed. The host has been sent an alert, if there is one for that, and may still have to read it.
     pub(crate) async fn start_tls_of_host(socket: TcpStream, session: Session) -> Result<Self, Unsecured> {
-        let connection = Self { socket, tls: Some(Tls::of(session)) };
+        let connection = Self { pace: None, socket, tls: Some(Tls::of(session)) };
         match connection.shake_hands().await {
             Ok(()) => Ok(connection),
             Err(why) => {
@@ -335,13 +344,27 @@ impl Connection {
         let _ = socket::pause_longest(&self.socket);
     }
 
+    /// Is paced by this from now on, and by nothing else.
+    pub fn pace_by(&mut self, pace: Option<Box<dyn Pace>>) {
+        self.lift_pace();
+        self.pace = pace;
+    }
+
+    fn lift_pace(&mut self) {
+        if let Some(pace) = self.pace.take() {
+            pace.lift();
+        }
+    }
+
     /// The socket itself. `None` if there is TLS on it.
-    pub fn into_socket(self) -> Option<TcpStream> {
+    pub fn into_socket(mut self) -> Option<TcpStream> {
+        self.lift_pace();
         self.tls.is_none().then_some(self.socket)
     }
 
     /// Takes the socket out of the event loop. `None` if there is TLS on it.
-    pub fn into_plain(self) -> Option<StdStream> {
+    pub fn into_plain(mut self) -> Option<StdStream> {
+        self.lift_pace();
         match self.tls {
             None => self.socket.into_std().ok(),
             Some(_) => None,
@@ -349,7 +372,8 @@ impl Connection {
     }
 
     /// Takes the connection out of the event loop. `None` if it is not at rest.
-    pub fn rest(self) -> Option<Resting> {
+    pub fn rest(mut self) -> Option<Resting> {
+        self.lift_pace();
         let Self { socket, tls, .. } = self;
         if tls.as_ref().is_some_and(|tls| !tls.lock().is_at_rest()) {
             return None;
@@ -427,7 +451,7 @@ impl Resting {
     /// Brings the connection back into the current event loop.
     pub fn wake(mut self) -> io::Result<Connection> {
         let socket = self.socket.take().ok_or(io::ErrorKind::NotConnected)?;
-        Ok(Connection { socket: TcpStream::from_std(socket)?, tls: self.tls.take() })
+        Ok(Connection { pace: None, socket: TcpStream::from_std(socket)?, tls: self.tls.take() })
     }
 }
 

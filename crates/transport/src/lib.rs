@@ -20,7 +20,7 @@ mod strangers;
 mod tls;
 pub mod wire;
 
-pub use connection::{Connection, Resting, Unsecured};
+pub use connection::{Connection, Pace, Resting, Unsecured};
 pub use eviction::{Bounds, Evictable, EvictionTable};
 pub use first_of::take_first_of;
 pub use handshake::{Admission, Refused, UNPROVEN_BYTES, accept, dial};

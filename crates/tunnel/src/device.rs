@@ -46,6 +46,22 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     }
 }
 
+/// Whether a new device can have the addresses: none of IPv6 where that is off.
+///
+/// # Errors
+/// [`StartError::Address`].
+pub fn check_addresses(config: &Config) -> Result<(), StartError> {
+    let Device { name, addresses, .. } = &config.device;
+    let off =
+        std::fs::read_to_string("/proc/sys/net/ipv6/conf/default/disable_ipv6").map_or(true, |text| text.trim() != "0");
+    match addresses.iter().find(|address| off && matches!(address, IpNet::V6(_))) {
+        Some(&address) => {
+            Err(StartError::Address { address, name: name.clone(), source: io::Error::from_raw_os_error(libc::EACCES) })
+        }
+        None => Ok(()),
+    }
+}
+
 /// Makes the device, with its addresses and the routes to what the peers have. Not to be called within an event loop.
 pub fn create(config: &Config) -> Result<SyncDevice, StartError> {
     check(config)?;

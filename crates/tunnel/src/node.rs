@@ -134,12 +134,18 @@ enum Ended {
 /// A configuration that was read again, its listener, and the congestion control that it wants held.
 type Changed = (Config, Option<StdTcpListener>, Vec<Registration>);
 
-/// Whether the congestion control and the buffers that `config` names are there. Ekiden's own controls, which are brought into the
-/// kernel at the start, are not tried.
+/// Whether this host has devices, addresses, the congestion control and the buffers as `config` names them. Ekiden's own controls, which
+/// are brought into the kernel at the start, are not tried.
 ///
 /// # Errors
-/// [`StartError::Congestion`] and [`StartError::Tcp`].
+/// [`StartError::NoTun`], [`StartError::Address`], [`StartError::Congestion`] and [`StartError::Tcp`].
 pub fn check(config: &Config) -> Result<(), StartError> {
+    match device::check(config) {
+        // It may be this tunnel's own, which runs.
+        Err(StartError::DeviceInUse(_)) => {}
+        other => other?,
+    }
+    device::check_addresses(config)?;
     none_of(named::unavailable(config.tcp.congestion.as_slice()))?;
     let others = TcpOptions { congestion: None, ..config.tcp.clone() };
     socket::check(&others).map_err(StartError::Tcp)

@@ -67,7 +67,7 @@ struct Run {
 
 /// Say whether a configuration can be used, and how much data a day's rounds move at most.
 ///
-/// Measures nothing, and looks at no other file.
+/// Measures nothing and writes nothing. Looks at the key and the history that the configuration names.
 #[derive(clap::Args)]
 struct Check {
     /// The monitor's configuration (TOML).
@@ -120,6 +120,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 fn check(file: &Path) -> anyhow::Result<()> {
     let config = load(file)?;
+    config.key_file.as_deref().map(Identity::load).transpose()?;
+    History::check(&config.history)?;
     out::text(out::wrapped(&config.announcement()))?;
     out::line(format_args!("{}: ok", file.display()))
 }

@@ -143,13 +143,15 @@ P
 (exec python3 crowd.py $socket > crowd) & crowd=$!
 await 20 [ -s crowd ]
 fetch 1e9
-begun=$EPOCHREALTIME
-"$EKIDEN" overlay status --node paris > /dev/null
-"$EKIDEN" overlay nodes --node paris > /dev/null
-waited=$EPOCHREALTIME
+for question in status nodes status nodes; do
+  begun=$EPOCHREALTIME
+  "$EKIDEN" overlay $question --node paris > /dev/null
+  echo $begun $EPOCHREALTIME
+done > waits
 # Each of a thousand in a row with a pause of a millisecond would be 4 s for one queue of the system; two seconds for each sixteen, minutes.
 printf '{"to": "tokyo"}\n' | timeout 40 nc -N -U $socket | grep -q '"exit":"tokyo"' || fail "who is silent holds up others for long"
-python3 -c 'import sys; took = (float(sys.argv[2]) - float(sys.argv[1])) / 2; print(f"status under a crowd: {took:.2f} s"); sys.exit(took > 15)' $begun $waited || fail "strangers hold up root"
+# Who holds root up does so each time; a busy machine does so now and then.
+python3 -c 'import sys; took = min(float(there) - float(here) for here, there in map(str.split, sys.stdin)); print(f"status under a crowd: {took:.2f} s"); sys.exit(took > 4)' < waits || fail "strangers hold up root: $(cat waits)"
 kill $crowd; wait $crowd || true
 
 # The file: another node does not take it, a killed one leaves it for the next, one that ends takes it along, and so does a reload without it.

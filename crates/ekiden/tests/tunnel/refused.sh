@@ -15,6 +15,7 @@ sed 's/"10.77.0.2\/32"/&, "10.88.0.0\/24"/' city/city.toml > city/route.toml
 said 4 "route.toml:11: \[peer.island\]: cannot route 10.88.0.0/24 to 'ekiden0': File exists.*: .ip route show 10.88.0.0/24. shows it" route.toml
 on city sysctl -qw net.ipv6.conf.default.disable_ipv6=1
 said 4 "city.toml:5: \[device\]: cannot give 'ekiden0' the address fd77::1/64: Permission denied.*IPv6 is off here" city.toml
+said 4 "city.toml:5: \[device\]: cannot give 'ekiden0' the address fd77::1/64: Permission denied.*IPv6 is off here" "city.toml --check"
 on city sysctl -qw net.ipv6.conf.default.disable_ipv6=0
 printf '[tcp]\ncongestion = "nothing"\n' | cat city/city.toml - > city/control.toml
 said 4 "control.toml:[0-9]*: \[tcp\]: congestion 'nothing' is not available: this kernel does not have it" control.toml
@@ -22,6 +23,7 @@ sed 's/^allowed/alowed/' city/city.toml > city/typo.toml
 said 3 "typo.toml:.*: unknown field .alowed" typo.toml
 mount -t tmpfs none /dev/net 2> /dev/null || { mkdir -p empty && mount --bind empty /dev/net; }
 said 4 "/dev/net/tun is not there" city.toml
+said 4 "/dev/net/tun is not there" "city.toml --check"
 umount /dev/net
 code=0
 (cd city && ip netns exec city setpriv --bounding-set -net_admin --inh-caps -net_admin "$EKIDEN" tunnel -c city.toml 2> ../said.log) || code=$?

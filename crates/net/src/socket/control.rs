@@ -29,6 +29,25 @@ pub fn limit_rate(socket: &impl AsFd, bytes_s: u64) -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// The limit that [`limit_rate`] has set, in bytes per second; the largest number without one.
+///
+/// # Errors
+/// The kernel's.
+pub fn rate_limit(socket: &impl AsFd) -> io::Result<u64> {
+    let (mut bytes_s, mut size) = (0_u64, size_of::<u64>() as libc::socklen_t);
+    // SAFETY: the pointers are to `bytes_s` and to its length.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw mut bytes_s).cast(),
+            &raw mut size,
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(bytes_s) }
+}
+
 /// Gives a connection this congestion control. Its route's (`congctl`, ip-route(8)) replaces what was set on a socket before
 /// it was connected, and what a listener has.
 ///

@@ -2,10 +2,11 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use ekiden_units::{Bytes, Time};
+use ekiden_units::{BitRate, Bytes, Time};
 use serde::Deserialize;
 use serde_spanned::Spanned;
 
+use crate::access::bandwidth;
 use crate::access::quota::Allowance;
 use ekiden_config::{Count, Key, Quantity, Section, Shape, range};
 
@@ -88,10 +89,14 @@ limits! {
     // Programs on this machine may connect faster. Whoever sets `client_rate` alone may want to limit them too.
     /// The same for clients at a loopback address.
     loopback_rate: Count = (Count(1_000_000)) or client_rate, Count(1)..=Count(1_000_000);
+    /// What all streams of one client's address together may receive, and what they may send. Streams that run take a change.
+    client_bandwidth: BitRate = none, BitRate(64_000)..=BitRate(1_000_000_000_000);
     /// Connections at one time of each user, where a listener has `users`.
     user_connections: Count = (Count(4096)), Count(1)..=Count(1_000_000);
     /// New connections per second of each user, and as many at once.
     user_rate: Count = (Count(1000)), Count(1)..=Count(1_000_000);
+    /// As `client_bandwidth`, of each user.
+    user_bandwidth: BitRate = none, BitRate(64_000)..=BitRate(1_000_000_000_000);
     /// When streams, and whoever has not proven a key, together hold this many bytes that nobody has taken, nothing new begins.
     memory: Bytes = (Bytes::mib(1024)), Bytes::mib(1)..=Bytes::mib(1 << 20);
     /// For everything a client or node says before its request is known, and for its password to be checked.
@@ -120,6 +125,12 @@ impl Limits {
     /// What each user is allowed, on all listeners with users together.
     pub fn user(&self) -> Allowance {
         Allowance { open: self.user_connections, rate: self.user_rate }
+    }
+}
+
+impl From<&Limits> for bandwidth::Limits {
+    fn from(limits: &Limits) -> Self {
+        Self { client: limits.client_bandwidth, user: limits.user_bandwidth }
     }
 }
 

@@ -366,6 +366,9 @@ impl Client<'_> {
         is_sent: bool,
         is_kept: bool,
     ) -> Result<Outcome, Failed> {
+        let holder = (self.caller.address().ip().into(), self.user.as_ref().map(|user| user.key().as_str()));
+        let connections = [&mut self.stream, &mut origin.upstream.side.stream];
+        self.node.bandwidth.pace(connections, holder, (&self.limits).into()).await;
         let leg = origin.upstream.leg();
         // The exit's counts are those of the stream, from its first exchange on.
         let arrival = if is_kept { None } else { origin.upstream.arrival(self.node, false) };

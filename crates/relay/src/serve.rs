@@ -126,7 +126,8 @@ async fn prepare(
         }
     }?;
     // Boxed: the future of a running stream would otherwise reserve room for it twice.
-    let stream = Box::new(stream);
+    let mut stream = Box::new(stream);
+    stream.pace(node).await;
     Some((permit, stream))
 }
 
@@ -153,15 +154,19 @@ impl Stream {
         self
     }
 
-    async fn run(self: Box<Self>, node: &Arc<Node>) {
-        let Self { mut client, mut upstream, first, busy, asked, user } = *self;
+    /// Has the limits in bit/s of its client and user hold. Completes when the stream may begin.
+    async fn pace(&mut self, node: &Node) {
         let limits = bandwidth::Limits::from(&node.config().limits);
         if limits.has_any() {
+            let Self { client, upstream, asked, user, .. } = self;
             let holder = (asked.from.ip().into(), user.as_ref().map(|user| user.key().as_str()));
             let connections = [&mut client.stream, &mut upstream.side.stream];
-            // Boxed: a running stream keeps no room for it.
             Box::pin(node.bandwidth.pace(connections, holder, limits)).await;
         }
+    }
+
+    async fn run(self: Box<Self>, node: &Arc<Node>) {
+        let Self { client, upstream, first, busy, asked, user } = *self;
         let legs =
             upstream.leg().map(|leg| Box::new(Sides { on: [None, Some(leg)], arrival: upstream.arrival(node, true) }));
         // Nothing of it may stay behind: a running stream would keep room for all of it.

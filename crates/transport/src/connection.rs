@@ -28,8 +28,8 @@ pub(crate) mod tls;
 /// A connection to a host or a node. It resets when dropped, unless [`Connection::end_cleanly`] was called.
 #[derive(Debug)]
 pub struct Connection {
-    /// Before the socket: it is dropped while the socket is open.
-    pace: Option<Box<dyn Pace>>,
+    /// Before the socket: it is dropped while the socket is open. Boxed twice: most have none.
+    pace: Option<Box<Box<dyn Pace>>>,
     socket: TcpStream,
     tls: Option<Tls>,
 }
@@ -347,7 +347,7 @@ impl Connection {
     /// Is paced by this from now on, and by nothing else.
     pub fn pace_by(&mut self, pace: Option<Box<dyn Pace>>) {
         self.lift_pace();
-        self.pace = pace;
+        self.pace = pace.map(Box::new);
     }
 
     fn lift_pace(&mut self) {

@@ -362,7 +362,7 @@ macro_rules! serde_as_text {
 }
 serde_as_text!(
     Bytes: "64KiB", ["KiB"];
-    BitRate: "70Mbit/s", ["Mbit/s"];
+    BitRate: "70Mbit/s", ["bit/s", "Mbit/s"];
     Time: "12.5ms", ["ms", "s"];
     Fraction: "0.1%", ["%"]
 );

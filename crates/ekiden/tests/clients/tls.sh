@@ -9,7 +9,6 @@ gate() {
   openssl x509 -req -in gate.csr -copy_extensions copy -CA ca.pem -CAkey ca.key -days 2 -out gate.pem 2>> openssl.log
 }
 make -x509 -days 2 -subj /CN=proxies -keyout ca.key -out ca.pem
-gate
 eval "$CERTIFICATES" 2>> openssl.log
 export CURL_HOME=$work
 echo "proxy-cacert = $work/ca.pem" > .curlrc
@@ -29,6 +28,9 @@ await 20 grep -q ready gate.out
 # As the documentation has it, but for the page.
 eval "${DOCS//https:\/\/example.jp\//http://server:8080/file}"
 cmp served/file page
+gate
+kill -HUP $node
+await 20 grep -q "was read again" gate.log
 alice=(--proxy-cert alice.pem --proxy-key alice.key)
 for port in 3443 1443; do
   curl -sSf --proxy https://gate.example:$port "${alice[@]}" --proxytunnel http://server:8080/file -o tunnel

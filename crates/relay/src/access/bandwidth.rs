@@ -31,7 +31,7 @@ const HEADROOM: f64 = 1.25;
 /// What was sent beyond a limit is made up for in this time, in seconds ...
 const MADE_UP_S: f64 = 1.0;
 /// ... at this part of the limit at least.
-const PART_LEAST: f64 = 1.0 / 16.0;
+const PART_LEAST: f64 = 0.25;
 /// A pace that differs by less is left as it is.
 const SAME: f64 = 0.02;
 /// A stream begins at once while less than the limit allows in this time, in seconds, is not made up for ...
@@ -103,7 +103,9 @@ struct Share {
     /// Connections, and those that want more.
     all: usize,
     wanting: usize,
-    /// Bytes beyond the limit that were not made up for by then.
+    /// The limit, in bytes per second.
+    limit: f64,
+    /// Bytes beyond it that were not made up for by then.
     beyond: f64,
     then: Instant,
 }
@@ -203,10 +205,7 @@ impl Bandwidth {
                 Holder::Client(_) => limits.client,
                 Holder::User(_) => limits.user,
             };
-            let Some(limit) = limit.map(bytes_s) else {
-                share.beyond = 0.0;
-                return share.all > 0;
-            };
+            let limit = limit.map_or(f64::INFINITY, bytes_s);
             share.beyond += sent.get(key).copied().unwrap_or(0) as f64;
             share.make_up(limit, now);
             let mut demands = demands.remove(key).unwrap_or_default();
@@ -272,13 +271,14 @@ impl Paced {
 
 impl Share {
     fn new(now: Instant) -> Self {
-        Self { all: 0, wanting: 0, beyond: 0.0, then: now }
+        Self { all: 0, wanting: 0, limit: f64::INFINITY, beyond: 0.0, then: now }
     }
 
-    /// The time until `now` has made up for what the limit allows in it, in bytes per second.
+    /// The time until `now` has made up for what the limit allows in it. What came under another limit is let be.
     fn make_up(&mut self, limit: f64, now: Instant) {
         let elapsed = now.saturating_duration_since(std::mem::replace(&mut self.then, now));
-        self.beyond = (self.beyond - limit * elapsed.as_secs_f64()).max(0.0);
+        let is_same = std::mem::replace(&mut self.limit, limit) == limit;
+        self.beyond = if is_same { (self.beyond - limit * elapsed.as_secs_f64()).max(0.0) } else { 0.0 };
     }
 
     /// What may be used now of a limit, in bytes per second.
@@ -355,9 +355,11 @@ mod tests {
         let share = |beyond| Share { beyond, ..Share::new(now) };
         assert_eq!(share(0.0).room(1000.0), 1000.0);
         assert_eq!(share(400.0).room(1000.0), 600.0);
-        assert_eq!(share(1e9).room(1600.0), 100.0);
-        let mut later = share(400.0);
+        assert_eq!(share(1e9).room(1600.0), 400.0);
+        let mut later = Share { limit: 1000.0, ..share(400.0) };
         later.make_up(1000.0, now + Duration::from_millis(100));
         assert_eq!((later.beyond * 10.0).round(), 3000.0);
+        later.make_up(100.0, now + Duration::from_millis(101));
+        assert_eq!(later.beyond, 0.0, "it came under another limit");
     }
 }

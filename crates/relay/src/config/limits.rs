@@ -89,7 +89,7 @@ limits! {
     // Programs on this machine may connect faster. Whoever sets `client_rate` alone may want to limit them too.
     /// The same for clients at a loopback address.
     loopback_rate: Count = (Count(1_000_000)) or client_rate, Count(1)..=Count(1_000_000);
-    /// What all streams of one client's address together may receive, and what they may send. Streams that run take a change.
+    /// What all streams together that begin here for one client's address may receive, and what they may send.
     client_bandwidth: BitRate = none, BitRate(64_000)..=BitRate(1_000_000_000_000);
     /// Connections at one time of each user, where a listener has `users`.
     user_connections: Count = (Count(4096)), Count(1)..=Count(1_000_000);

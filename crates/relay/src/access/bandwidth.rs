@@ -30,14 +30,18 @@ const WANTS_MORE: f64 = 0.75;
 const HEADROOM: f64 = 1.25;
 /// What was sent beyond a limit is made up for in this time, in seconds ...
 const MADE_UP_S: f64 = 1.0;
-/// ... at this part of the limit at least.
+/// ... at this part of the limit at least ...
 const PART_LEAST: f64 = 0.25;
+/// ... and forgotten if it is more than the limit allows in this time, in seconds.
+const BEYOND_MOST_S: f64 = 2.0;
 /// A pace that differs by less is left as it is.
 const SAME: f64 = 0.02;
-/// A stream begins at once while less than the limit allows in this time, in seconds, is not made up for ...
+/// Streams begin at once while less than the limit allows in this time, in seconds, is not made up for. Else they begin one by one: the
+/// kernel does not pace the first ten segments of a connection, and these are to be the part that running ones leave.
 const AT_ONCE_S: f64 = 0.25;
-/// ... and waits for this long at most: the kernel does not pace a connection's first ten segments.
-const WAIT_MOST: Duration = Duration::from_secs(2);
+const FIRST_BYTES: f64 = 10.0 * 1448.0;
+/// The longest that a stream waits.
+const WAIT_MOST: Duration = Duration::from_secs(10);
 
 /// What each client and each user may send, and receive.
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +112,8 @@ struct Share {
     /// Bytes beyond it that were not made up for by then.
     beyond: f64,
     then: Instant,
+    /// When the last stream begins that has to wait.
+    last_begins: Instant,
 }
 
 /// Paces a connection until it is dropped.
@@ -148,7 +154,7 @@ impl Bandwidth {
             return Duration::ZERO;
         }
         // Those that were there have their paces until the next look.
-        let (mut first, mut wait_s, now) = (f64::INFINITY, 0.0_f64, Instant::now());
+        let (mut first, mut wait, now) = (f64::INFINITY, Duration::ZERO, Instant::now());
         let mut shares = self.shares();
         for (holder, limit) in &limited {
             let (share, limit) =
@@ -156,7 +162,7 @@ impl Bandwidth {
             share.make_up(limit, now);
             (share.all, share.wanting) = (share.all + 1, share.wanting + 1);
             first = first.min(share.room(limit) / share.wanting as f64);
-            wait_s = wait_s.max(share.beyond / limit - AT_ONCE_S);
+            wait = wait.max(share.begins(now));
         }
         drop(shares);
         let holders = limited.into_iter().map(|(holder, _)| holder).collect();
@@ -171,12 +177,14 @@ impl Bandwidth {
             others: u64::MAX,
         };
         let socket = connection.socket();
-        paced.sent = sent(socket).0;
+        // What waits in it was counted when it was paced before, or is of no stream.
+        let (sent, unsent) = sent(socket);
+        paced.sent = sent + unsent;
         paced.set(socket, first);
         let attached = self.paced.attach(socket, paced);
         connection.pace_by(Some(Box::new(Guard { bandwidth: self.clone(), attached })));
         self.begun.notify_one();
-        Duration::from_secs_f64(wait_s).min(WAIT_MOST)
+        wait
     }
 
     /// Waits until there is something to share.
@@ -271,14 +279,27 @@ impl Paced {
 
 impl Share {
     fn new(now: Instant) -> Self {
-        Self { all: 0, wanting: 0, limit: f64::INFINITY, beyond: 0.0, then: now }
+        Self { all: 0, wanting: 0, limit: f64::INFINITY, beyond: 0.0, then: now, last_begins: now }
     }
 
     /// The time until `now` has made up for what the limit allows in it. What came under another limit is let be.
     fn make_up(&mut self, limit: f64, now: Instant) {
         let elapsed = now.saturating_duration_since(std::mem::replace(&mut self.then, now));
         let is_same = std::mem::replace(&mut self.limit, limit) == limit;
-        self.beyond = if is_same { (self.beyond - limit * elapsed.as_secs_f64()).max(0.0) } else { 0.0 };
+        let left = self.beyond - limit * elapsed.as_secs_f64();
+        self.beyond = if is_same { left.clamp(0.0, BEYOND_MOST_S * limit) } else { 0.0 };
+    }
+
+    /// How long a stream has to wait that would begin now.
+    fn begins(&mut self, now: Instant) -> Duration {
+        if self.beyond <= AT_ONCE_S * self.limit {
+            self.last_begins = now;
+            return Duration::ZERO;
+        }
+        let pause = Duration::from_secs_f64(FIRST_BYTES / ((1.0 - PART_LEAST) * self.limit));
+        let earliest = now + Duration::from_secs_f64(self.beyond / self.limit - AT_ONCE_S);
+        self.last_begins = (self.last_begins + pause).clamp(earliest, now + WAIT_MOST);
+        self.last_begins - now
     }
 
     /// What may be used now of a limit, in bytes per second.
@@ -361,5 +382,21 @@ mod tests {
         assert_eq!((later.beyond * 10.0).round(), 3000.0);
         later.make_up(100.0, now + Duration::from_millis(101));
         assert_eq!(later.beyond, 0.0, "it came under another limit");
+        later.beyond = 1e9;
+        later.make_up(100.0, now + Duration::from_millis(101));
+        assert_eq!(later.beyond, 200.0, "more is forgotten");
+    }
+
+    #[test]
+    fn streams_begin_one_by_one_while_there_is_something_to_make_up_for() {
+        let now = Instant::now();
+        // A first burst takes 14,480 bytes, for which there are three quarters of the limit.
+        let mut share = Share { limit: 14_480.0 / 0.75, beyond: 4_000.0, ..Share::new(now) };
+        assert!((0..100).all(|_| share.begins(now).is_zero()));
+        share.beyond = 0.75 * share.limit;
+        let waits: Vec<u128> =
+            (0..12).map(|_| (share.begins(now) + Duration::from_millis(1)).as_secs().into()).collect();
+        assert_eq!(waits, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10]);
+        assert!(share.begins(now + Duration::from_secs(9)) < Duration::from_secs(3));
     }
 }

@@ -8,8 +8,9 @@ use clap::Subcommand;
 use ekiden_gateway::{Config, sections};
 
 use crate::about::About;
+use crate::out;
+use crate::start::start;
 use crate::whose::whose;
-use crate::{log, out};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLE: &str = r#"Example of a configuration (TOML):
@@ -83,7 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn keep(file: &Path, args: &Args) -> anyhow::Result<()> {
-    let _log = log::start()?;
+    let _log = start(!(args.show_config || args.check))?;
     let config = Config::load(file).map_err(|error| whose(file, "gateway", error))?;
     if args.show_config {
         return out::toml(config);

@@ -8,9 +8,9 @@ use ekiden_relay::{Config, Relay, Rules, StartError, sections};
 use ekiden_transport::Security;
 
 use crate::about::About;
-use crate::start::loaded;
+use crate::out;
+use crate::start::{loaded, start};
 use crate::whose::whose;
-use crate::{log, out};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLE: &str = r#"Example of a configuration (TOML):
@@ -70,11 +70,11 @@ pub struct Args {
 
 /// Runs the node until it is told to stop.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let _log = log::start()?;
+    let runs = args.config.is_some() && !(args.show_config || args.print_rules || args.check);
+    let _log = start(runs)?;
     let Some(file) = args.config else {
         return args.about.told("ekiden proxy", &sections()).map(drop);
     };
-    let runs = !(args.show_config || args.print_rules || args.check);
     let config = loaded(runs, || Config::load(&file)).map_err(|error| whose(&file, "proxy", error))?;
     if args.show_config {
         return out::toml(&config);

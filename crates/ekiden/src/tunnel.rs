@@ -8,9 +8,9 @@ use clap::Subcommand;
 use ekiden_tunnel::{Config, StartError, sections};
 
 use crate::about::About;
-use crate::start::loaded;
+use crate::out;
+use crate::start::{loaded, start};
 use crate::whose::whose;
-use crate::{log, out};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLE: &str = r#"Example of a configuration (TOML):
@@ -79,8 +79,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn carry(file: &Path, args: &Args) -> anyhow::Result<()> {
-    let _log = log::start()?;
-    let config = loaded(!(args.show_config || args.check), || Config::load(file));
+    let runs = !(args.show_config || args.check);
+    let _log = start(runs)?;
+    let config = loaded(runs, || Config::load(file));
     let config = config.map_err(|error| whose(file, "tunnel", error))?;
     if args.show_config {
         return out::toml(config);

@@ -1,7 +1,9 @@
 //! What signals mean to a program that stays: SIGHUP asks for its configuration to be read again, SIGTERM and SIGINT for its end.
 
-use std::io;
+use std::{io, thread};
 
+use nix::sys::signal::{SigSet, Signal as Number};
+use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What a signal asks of a program that stays.
@@ -23,25 +25,48 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From here on SIGHUP does not end the process. A SIGHUP during the start needs no reload: the start reads the file. To
-    /// be called within the event loop.
+    /// From here on a SIGHUP waits for [`Signals::new`], which then finds it. A start may take seconds, and the file that it has read may be
+    /// another one by then. To be called before the file is read, and before another thread is there.
     ///
     /// # Errors
-    /// As [`Signals::new`].
-    pub fn keep_from_hangup() -> io::Result<()> {
-        signal(SignalKind::hangup()).map(drop)
+    /// None that is known.
+    pub fn hold_hangup() -> io::Result<()> {
+        Ok(hangup().thread_block()?)
     }
 
-    /// To be called within the event loop.
+    /// To be called within the event loop, by the thread that has called [`Signals::hold_hangup`].
     ///
     /// # Errors
     /// If the system has no room for a handler.
     pub fn new() -> io::Result<Self> {
-        Ok(Self {
+        let signals = Self {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-        })
+        };
+        hangup().thread_unblock()?;
+        Ok(signals)
+    }
+
+    /// For a program without an event loop: from here on `heed` is told what the signals ask, in a thread, until one asks for the end.
+    ///
+    /// # Errors
+    /// As [`Signals::new`], or if the system has no room for a thread.
+    pub fn tell(mut heed: impl FnMut(Asked) + Send + 'static) -> io::Result<()> {
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        let mut signals = runtime.block_on(async { Self::new() })?;
+        let listen = move || {
+            runtime.block_on(async {
+                loop {
+                    let asked = signals.next().await;
+                    heed(asked);
+                    if asked == Asked::End {
+                        break;
+                    }
+                }
+            });
+        };
+        thread::Builder::new().name("signals".into()).spawn(listen).map(drop)
     }
 
     /// Completes with the next one. Cancelling it loses none.
@@ -58,6 +83,10 @@ impl Signals {
     pub async fn end(&mut self) {
         while self.next().await != Asked::End {}
     }
+}
+
+fn hangup() -> SigSet {
+    SigSet::from(Number::SIGHUP)
 }
 
 /// Says why the program ends: whoever looks for it in the log has not always asked for that.

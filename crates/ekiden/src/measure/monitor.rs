@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 
 use anyhow::Context;
 use clap::Subcommand;
@@ -13,13 +12,12 @@ use ekiden_monitor::{
     picture, sections, since, to_csv, to_json, to_prometheus, to_text,
 };
 use ekiden_net::patience;
-use ekiden_service::reload;
+use ekiden_service::{Asked, Signals, announce, reload};
 use ekiden_units::Time;
-use nix::sys::signal::{SigSet, Signal};
 
 use crate::about::About;
-use crate::log;
 use crate::out::{self, Width};
+use crate::start::start;
 use crate::usage::{distinct, svg};
 use crate::whose::whose;
 
@@ -137,6 +135,7 @@ fn keep(args: &Run) -> anyhow::Result<()> {
     if args.check {
         return check(file);
     }
+    let _log = start(!args.show_config)?;
     let config = load(file)?;
     if args.show_config {
         return out::toml(&config);
@@ -144,29 +143,24 @@ fn keep(args: &Run) -> anyhow::Result<()> {
     if let Some(file) = &config.prometheus {
         check_target(file, true).with_context(|| file.display().to_string())?;
     }
-    // Before any thread is there: all of them leave these signals to the one that waits.
-    let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
-    signals.thread_block()?;
-    let _log = log::start()?;
     let identity = config.key_file.as_deref().map(Identity::load).transpose()?;
     let open = || History::open(&config.history);
     let history = patience::patiently(patience::deadline(), open, HistoryError::is_held, |error| {
         tracing::warn!("the history is waited for, {:?} at most: {error}", patience::LONGEST);
     })?;
-    out::text(out::wrapped(&config.announcement()))?;
+    let announcement = out::wrapped(&config.announcement());
     let mut before = config.clone();
     let mut service =
         Service::new(config, history, Arc::new(move |target: &Target| measure(target, identity.as_ref())));
     let (events, file) = (service.events(), file.clone());
-    thread::Builder::new().name("signals".into()).spawn(move || {
-        while matches!(signals.wait(), Ok(Signal::SIGHUP)) {
-            if let Some(changed) = read_again(&file, &mut before) {
-                let _ = events.send(Event::Changed(Box::new(changed)));
-            }
-        }
-        let _ = events.send(Event::Stop);
+    Signals::tell(move |asked| {
+        let event = match asked {
+            Asked::Reload => read_again(&file, &mut before).map(|changed| Event::Changed(Box::new(changed))),
+            Asked::End => Some(Event::Stop),
+        };
+        let _ = event.map(|event| events.send(event));
     })?;
-    out::line("ready")?;
+    announce(format!("{announcement}ready\n"));
     Ok(service.run(args.once)?)
 }
 

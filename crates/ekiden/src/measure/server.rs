@@ -12,14 +12,14 @@ use ekiden_net::lookup::{self, ListeningError};
 use ekiden_net::patience;
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_relay::{Config, ListenerKind};
-use ekiden_service::{Throttle, reload};
+use ekiden_service::{Throttle, announce, reload};
 use ekiden_transport::{Prepared, Security};
 use ekiden_units::{AddressError, Bytes, HostPort, Time};
 
-use crate::start::loaded;
+use crate::out;
+use crate::start::{loaded, start};
 use crate::usage::misused;
 use crate::whose::whose;
-use crate::{log, out};
 
 /// The longest load of a client that no key admits.
 const OPEN_LONGEST: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ const EXAMPLES: &str = "Examples:
 /// Answer measurements of other nodes.
 ///
 /// It serves nodes whose keys it knows: those of the leg listeners of a node's configuration (--config), or those that --node names.
-/// One measures at a time. It connects to nobody: it sends to those who have connected to it and asked. Prints `listening on ADDRESS`;
+/// One measures at a time. It connects to nobody: it sends to those who have connected to it and asked. Prints `listening on ADDRESS` and `ready`;
 /// logs to standard error (EKIDEN_LOG sets the level; SIGUSR1 makes it more detailed, SIGUSR2 as it was). An address that is in use, or
 /// not this host's yet, is waited for up to 5 s. SIGHUP reads the file of --config again, for whom it serves. SIGTERM and SIGINT end it.
 #[derive(clap::Args)]
@@ -73,7 +73,7 @@ fn place(text: &str) -> Result<String, AddressError> {
 
 /// Serves until it is told to stop.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let _log = log::start()?;
+    let _log = start(true)?;
     let (admits, bytes_most, longest) = match args.open {
         Some(most) => (Admits::Everyone, Some(most.0), OPEN_LONGEST),
         None => (Admits::Nodes(Arc::new(known(args)?)), args.limit.map(|most| most.0), LONGEST),
@@ -182,7 +182,7 @@ fn tell(lines: &Throttle, happened: Happened) {
     match happened {
         Happened::Waits { why } => tell_of_waiting(&why),
         Happened::Ready(address) => {
-            let _ = out::line(format_args!("listening on {address}"));
+            announce(format!("listening on {address}\nready\n"));
         }
         Happened::Begins { from, client, what } => {
             lines.info("begins", from, format_args!("{client} measures: {what}"))

@@ -43,7 +43,7 @@ code=0; "$EKIDEN" $COMMAND -c wrong.toml > said 2>&1 || code=$?
 # It starts, and SIGHUP does not end it.
 cp right.toml file.toml
 (exec "$EKIDEN" $COMMAND -c file.toml > ready 2> said) & program=$!
-await 20 grep -q "^ready$\|^listening on" ready
+await 20 grep -q "^ready$" ready
 hang_up() { local lines=$(grep -c "configuration" said || true); kill -HUP $program; await 10 told $lines; }
 told() { [ "$(grep -c "configuration\|next start" said)" -gt $1 ]; }
 cp wrong.toml file.toml; hang_up
@@ -66,5 +66,16 @@ if [ "$STATUS" = status ]; then
   kill -CONT $program; kill $other; wait $other
   [ $code = 1 ] && grep -q "^node other: " shown && grep -q "process '$program' gives no answer" silent || fail "$code: $(cat shown silent)"
 fi
+# A SIGHUP while a process waits for what another one has is no end, and is heeded once it has it.
+cp right.toml file.toml
+(exec "$EKIDEN" $COMMAND -c file.toml > next-ready 2> next-said) & next=$!
+await 4 grep -q "waited for" next-said
+printf '%s' "$CHANGE" >> file.toml
+kill -HUP $next
 kill $program; code=0; wait $program || code=$?
-[ $code = 0 ] || fail "it ended with $code"
+[ $code = 0 ] && grep -q "told to end by SIGTERM" said || fail "it ended with $code: $(cat said)"
+next_told() { cat next-said next-ready; }
+await 20 grep -q "^ready$" next-ready || fail "$(next_told)"
+await 10 grep -q "read again from file.toml$\|next start" next-said || fail "$(next_told)"
+kill $next; code=0; wait $next || code=$?
+[ $code = 0 ] || fail "the next one ended with $code"

@@ -50,7 +50,6 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     }
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        Signals::keep_from_hangup()?;
         // Until the end of this, SIGTERM and SIGINT end the process.
         let until = patience::deadline();
         let mut inherited = await_addresses(&config, until)?;

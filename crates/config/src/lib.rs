@@ -12,4 +12,4 @@ pub use keys::{Count, Key, Quantity, Section, Values, one_of, range};
 pub use ports::Ports;
 pub use schema::schema;
 pub use shape::Shape;
-pub use source::{Source, key, load, text};
+pub use source::{Source, key, list, load, path, text};

@@ -1,10 +1,11 @@
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
 use ekiden_files::{ConfigError, explain, in_range, read_config};
 use serde::de::DeserializeOwned;
 use serde_spanned::Spanned;
+use toml_edit::Key;
 
 /// A file's text, in which errors find their line, and where it is.
 #[derive(Debug, Clone, Copy)]
@@ -102,8 +103,18 @@ pub fn text(text: impl Display) -> String {
     toml::Value::String(text.to_string()).to_string()
 }
 
+/// Texts as TOML writes them.
+pub fn list<T: Display>(texts: impl IntoIterator<Item = T>) -> String {
+    let texts: Vec<String> = texts.into_iter().map(text).collect();
+    format!("[{}]", texts.join(", "))
+}
+
+/// A path as TOML writes it, which is right in a copy of the file too, wherever that is.
+pub fn path(file: &Path) -> String {
+    text(absolute(file).unwrap_or_else(|_| file.into()).display())
+}
+
 /// The name of a key or table as TOML writes it.
 pub fn key(name: &str) -> String {
-    let is_bare = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
-    if !name.is_empty() && name.chars().all(is_bare) { name.into() } else { text(name) }
+    Key::new(name).display_repr().into_owned()
 }

@@ -305,31 +305,6 @@ fn every_kind_of_failure_has_its_line_and_exit_code() {
 }
 
 #[test]
-fn a_tunnel_that_is_shown_can_be_loaded_from_anywhere() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
-        let output = command.current_dir(folder.path()).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
-    std::fs::create_dir(folder.path().join("city")).unwrap();
-    run(&["keygen", "city/node.key"]);
-    run(&["keygen", "--shared", "city/line.key"]);
-    run(&["keygen", "--shared", "city/password"]);
-    let text = "key_file = \"node.key\"\n[device]\naddresses = [\"10.77.0.1/24\"]\n[listen]\naddress = \"127.0.0.1:7100\"\n\
-                plain_key_file = \"line.key\"\n[peer.island]\nplain_key_file = \"line.key\"\nallowed = [\"10.77.0.2\"]\n\
-                address = \"192.0.2.1:7100\"\nhttp_proxy = \"192.0.2.2:3128\"\nhttp_proxy_user = \"u\"\n\
-                http_proxy_password_file = \"password\"\n";
-    std::fs::write(folder.path().join("city/city.toml"), text).unwrap();
-    let shown = run(&["tunnel", "-c", "city/city.toml", "--show-config"]);
-    for copy in ["city/shown.toml", "shown.toml"] {
-        std::fs::write(folder.path().join(copy), &shown).unwrap();
-        assert_eq!(run(&["tunnel", "-c", copy, "--show-config"]), shown);
-    }
-}
-
-#[test]
 fn a_pipe_and_a_file_that_is_no_text_or_too_long_are_refused_at_once() {
     use std::time::{Duration, Instant};
     let folder = tempfile::tempdir().unwrap();

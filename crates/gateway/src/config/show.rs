@@ -3,10 +3,9 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use ekiden_config::{key, text};
+use ekiden_config::{key, list, text};
 use ekiden_units::Time;
 use ekiden_window_balance::{BalanceSettings, ObservedFlow, Policy};
-use ipnet::IpNet;
 
 use super::{Config, Group};
 
@@ -23,7 +22,7 @@ impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let group = &self.settings;
         writeln!(f, "\n[group.{}]", key(&self.name))?;
-        writeln!(f, "sources = {}\ndestinations = {}", networks(&group.sources), networks(&group.destinations))?;
+        writeln!(f, "sources = {}\ndestinations = {}", list(&group.sources), list(&group.destinations))?;
         for (key, range) in [("source_ports", &group.source_ports), ("destination_ports", &group.destination_ports)] {
             ports(f, key, range)?;
         }
@@ -50,9 +49,4 @@ fn balance(f: &mut fmt::Formatter<'_>, balance: &BalanceSettings) -> fmt::Result
         writeln!(f, "part = \"{}%\"\nobserves = \"{observes}\"", part * 100.0)?;
     }
     Ok(())
-}
-
-fn networks(networks: &[IpNet]) -> String {
-    let networks: Vec<String> = networks.iter().map(text).collect();
-    format!("[{}]", networks.join(", "))
 }

@@ -1,19 +1,18 @@
 //! The configuration in force, as a file: what `--show-config` prints.
 
 use std::fmt;
-use std::path::{Path, absolute};
 
-use ekiden_config::{key, text};
+use ekiden_config::{key, path, text};
 
 use super::{Config, Offset, Server, Target, long_time};
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "interval = \"{}\"\noffset = \"{}\"", long_time(self.interval), self.offset)?;
-        writeln!(f, "history = {}", whole(&self.history))?;
+        writeln!(f, "history = {}", path(&self.history))?;
         self.keep.map_or(Ok(()), |keep| writeln!(f, "keep = \"{}\"", long_time(keep)))?;
-        self.prometheus.as_ref().map_or(Ok(()), |path| writeln!(f, "prometheus = {}", whole(path)))?;
-        self.key_file.as_ref().map_or(Ok(()), |path| writeln!(f, "key_file = {}", whole(path)))?;
+        self.prometheus.as_ref().map_or(Ok(()), |file| writeln!(f, "prometheus = {}", path(file)))?;
+        self.key_file.as_ref().map_or(Ok(()), |file| writeln!(f, "key_file = {}", path(file)))?;
         self.targets.iter().try_for_each(|target| target.fmt(f))
     }
 }
@@ -45,9 +44,4 @@ impl fmt::Display for Target {
             long_time(*duration)
         )
     }
-}
-
-/// A path that is right in a copy of the file too, wherever that is.
-fn whole(file: &Path) -> String {
-    text(absolute(file).unwrap_or_else(|_| file.into()).display())
 }

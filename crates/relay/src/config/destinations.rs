@@ -1,6 +1,6 @@
 //! Several sets of destinations: patterns, and files of patterns.
 
-use std::path::Path;
+use std::path::{Path, absolute};
 use std::sync::Arc;
 
 use ekiden_files::{FileKind, read};
@@ -38,7 +38,9 @@ impl Entry {
     fn written(&self) -> String {
         match self {
             Self::Pattern(pattern) => pattern.to_string(),
-            Self::File(list) => format!("{FILE_MARK}{}", list.file().display()),
+            Self::File(list) => {
+                format!("{FILE_MARK}{}", absolute(list.file()).unwrap_or_else(|_| list.file().into()).display())
+            }
         }
     }
 }

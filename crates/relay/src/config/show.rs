@@ -1,27 +1,23 @@
 //! The configuration in force, as a file: what `--show-config` prints. Passwords are masked.
 
 use std::fmt;
-use std::path::Path;
 
+use ekiden_config::{key, list, path, text};
 use ekiden_transport::{Security, SharedKey};
 use ekiden_units::Time;
-use ipnet::IpNet;
-use toml_edit::{Key, Value};
 
 use super::classes::Classes;
 use super::overlay::Overlay;
 use super::raw::{RawAction, RawVersion};
 use super::{Config, ListenerKind, Tcp};
 use crate::access::users::Users;
-use crate::config::destinations::Destinations;
-use crate::config::pattern::Pattern;
 use crate::config::route::{Auto, Way};
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "name = {:?}", self.name)?;
+        writeln!(f, "name = {}", text(&self.name))?;
         if let (Some(file), Some(identity)) = (&self.key_file, &self.identity) {
-            writeln!(f, "key_file = {}  # {}", text(&file.display().to_string()), identity.fingerprint())?;
+            writeln!(f, "key_file = {}  # {}", path(file), identity.fingerprint())?;
         }
         writeln!(f, "log_addresses = {}\nthreads = {}", self.log_addresses, self.threads)?;
         writeln!(f, "\n[tcp]\n{}", tcp_settings(&self.tcp).join("\n"))?;
@@ -45,7 +41,7 @@ impl fmt::Display for Config {
                     }
                     writeln!(f, "to = \"{to}\"")?;
                     if let Some(via) = via {
-                        writeln!(f, "via = {via:?}")?;
+                        writeln!(f, "via = {}", list(via))?;
                     }
                     if let Some(version) = proxy_protocol {
                         writeln!(f, "proxy_protocol = {:?}", RawVersion::from(*version).word())?;
@@ -60,8 +56,9 @@ impl fmt::Display for Config {
                 ListenerKind::Transparent { interfaces, late, except, bypass } => {
                     writeln!(
                         f,
-                        "interfaces = {interfaces:?}\nlate_interfaces = {late}\nexcept = [{}]\nbypass = {bypass}",
-                        patterns(except)
+                        "interfaces = {}\nlate_interfaces = {late}\nexcept = {}\nbypass = {bypass}",
+                        list(interfaces),
+                        list(except)
                     )?;
                 }
             }
@@ -69,9 +66,9 @@ impl fmt::Display for Config {
                 writeln!(f, "reply = {:?}", listener.reply.word())?;
             }
             if !listener.proxy_protocol_from.is_empty() {
-                writeln!(f, "proxy_protocol_from = [{}]", networks(&listener.proxy_protocol_from))?;
+                writeln!(f, "proxy_protocol_from = {}", list(&listener.proxy_protocol_from))?;
             }
-            listener.class.as_ref().map_or(Ok(()), |class| writeln!(f, "class = {class:?}"))?;
+            listener.class.as_ref().map_or(Ok(()), |class| writeln!(f, "class = {}", text(class)))?;
             writeln!(f, "tcp = {}", tcp_inline(&listener.tcp))?;
         }
         for (name, peer) in &self.peers {
@@ -85,21 +82,21 @@ impl fmt::Display for Config {
             }
         }
         for route in self.routes.iter() {
-            writeln!(f, "\n[[route]]\nto = [{}]", destinations(&route.to))?;
+            writeln!(f, "\n[[route]]\nto = {}", list(route.to.written()))?;
             match &route.way {
                 Way::Direct => writeln!(f, "action = {:?}", RawAction::Direct.word())?,
                 Way::Refuse => writeln!(f, "action = {:?}", RawAction::Refuse.word())?,
-                Way::Via(chain) => writeln!(f, "via = {chain:?}")?,
+                Way::Via(chain) => writeln!(f, "via = {}", list(chain))?,
                 Way::Auto(auto) => show_auto(f, auto)?,
             }
-            route.class.as_ref().map_or(Ok(()), |class| writeln!(f, "class = {class:?}"))?;
+            route.class.as_ref().map_or(Ok(()), |class| writeln!(f, "class = {}", text(class)))?;
         }
         show_classes(f, &self.classes)?;
         if let Some(overlay) = &self.overlay {
             show_overlay(f, overlay)?;
         }
-        let clients = networks(&self.exit.client_addresses);
-        writeln!(f, "\n[exit]\nclient_addresses = [{clients}]\nallow = [{}]", destinations(&self.exit.allow))
+        let clients = list(&self.exit.client_addresses);
+        writeln!(f, "\n[exit]\nclient_addresses = {clients}\nallow = {}", list(self.exit.allow.written()))
     }
 }
 
@@ -121,7 +118,6 @@ impl Config {
 }
 
 fn show_overlay(f: &mut fmt::Formatter<'_>, overlay: &Overlay) -> fmt::Result {
-    let path = |file: &Path| text(&file.display().to_string());
     let files = [("members_file", &overlay.members_file), ("ask_socket", &overlay.ask_socket)];
     if files.iter().any(|(_, file)| file.is_some()) {
         writeln!(f, "\n[overlay]")?;
@@ -131,7 +127,7 @@ fn show_overlay(f: &mut fmt::Formatter<'_>, overlay: &Overlay) -> fmt::Result {
     }
     let Some(settings) = &overlay.etcd else { return Ok(()) };
     let access = &settings.access;
-    writeln!(f, "\n[overlay.etcd]\nendpoints = {:?}\noverlay = {:?}", access.endpoints, settings.overlay)?;
+    writeln!(f, "\n[overlay.etcd]\nendpoints = {}\noverlay = {}", list(&access.endpoints), text(&settings.overlay))?;
     if let Some(id) = settings.expected_id {
         writeln!(f, "id = \"{id}\"")?;
     }
@@ -149,7 +145,7 @@ fn show_users(f: &mut fmt::Formatter<'_>, users: &Users) -> fmt::Result {
             let users: Vec<String> = hashes.keys().map(|user| format!("{} = \"***\"", key(user))).collect();
             writeln!(f, "users = {{ {} }}", users.join(", "))
         }
-        Users::InFile(file) => writeln!(f, "users_file = {}", text(&file.file().display().to_string())),
+        Users::InFile(file) => writeln!(f, "users_file = {}", path(file.file())),
     }
 }
 
@@ -160,7 +156,7 @@ fn show_classes(f: &mut fmt::Formatter<'_>, classes: &Classes) -> fmt::Result {
             rate.map_or(Ok(()), |rate| writeln!(f, "{key} = \"{rate}\""))?;
         }
         if !class.users.is_empty() {
-            writeln!(f, "users = {:?}", class.users)?;
+            writeln!(f, "users = {}", list(&class.users))?;
         }
         if let Some(streams) = class.streams {
             writeln!(f, "streams = {streams}\nwait = \"{}\"", Time::from(class.wait))?;
@@ -172,58 +168,33 @@ fn show_classes(f: &mut fmt::Formatter<'_>, classes: &Classes) -> fmt::Result {
 fn show_auto(f: &mut fmt::Formatter<'_>, auto: &Auto) -> fmt::Result {
     writeln!(f, "via = \"auto\"\nmost_relays = {}", auto.most_relays)?;
     if let Some(exit) = &auto.exit {
-        writeln!(f, "exit = {exit:?}")?;
+        writeln!(f, "exit = {}", text(exit))?;
     }
     if let Some(relays) = &auto.relays {
-        writeln!(f, "relays = {relays:?}")?;
+        writeln!(f, "relays = {}", list(relays))?;
     }
     if !auto.through.is_empty() {
-        writeln!(f, "through = {:?}", auto.through)?;
+        writeln!(f, "through = {}", list(&auto.through))?;
     }
     match &auto.regions[..] {
         [] => Ok(()),
-        regions => writeln!(f, "regions = {regions:?}"),
+        regions => writeln!(f, "regions = {}", list(regions)),
     }
 }
 
 fn plain_key_file(f: &mut fmt::Formatter<'_>, shared: &SharedKey) -> fmt::Result {
-    writeln!(f, "plain_key_file = {}", text(&shared.file.display().to_string()))
-}
-
-/// A text as TOML writes it.
-fn text(text: &str) -> Value {
-    text.into()
-}
-
-/// The name of a key or table as TOML writes it.
-fn key(name: &str) -> String {
-    Key::new(name).display_repr().into_owned()
-}
-
-fn networks(networks: &[IpNet]) -> String {
-    let networks: Vec<String> = networks.iter().map(|net| format!("\"{net}\"")).collect();
-    networks.join(", ")
-}
-
-fn destinations(destinations: &Destinations) -> String {
-    let written: Vec<String> = destinations.written().map(|one| text(&one).to_string()).collect();
-    written.join(", ")
-}
-
-fn patterns(patterns: &[Pattern]) -> String {
-    let patterns: Vec<String> = patterns.iter().map(|pattern| format!("\"{pattern}\"")).collect();
-    patterns.join(", ")
+    writeln!(f, "plain_key_file = {}", path(&shared.file))
 }
 
 fn tcp_settings(tcp: &Tcp) -> Vec<String> {
-    let text = |key: &str, value: Option<String>| value.map(|value| format!("{key} = {value:?}"));
+    let set = |key: &str, value: Option<String>| value.map(|value| format!("{key} = {}", text(value)));
     let settings = [
-        text("congestion", Some(tcp.congestion.word().into())),
-        text("congestion_fallback", tcp.congestion_fallback.clone()),
-        text("send_buffer", tcp.options.send_buffer.map(|size| size.to_string())),
-        text("receive_buffer", tcp.options.receive_buffer.map(|size| size.to_string())),
-        text("keepalive", tcp.options.keepalive.map(|time| Time::from(time).to_string())),
-        text("user_timeout", tcp.options.user_timeout.map(|time| Time::from(time).to_string())),
+        set("congestion", Some(tcp.congestion.word().into())),
+        set("congestion_fallback", tcp.congestion_fallback.clone()),
+        set("send_buffer", tcp.options.send_buffer.map(|size| size.to_string())),
+        set("receive_buffer", tcp.options.receive_buffer.map(|size| size.to_string())),
+        set("keepalive", tcp.options.keepalive.map(|time| Time::from(time).to_string())),
+        set("user_timeout", tcp.options.user_timeout.map(|time| Time::from(time).to_string())),
     ];
     settings.into_iter().flatten().collect()
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use ekiden_config::path;
 use ekiden_keys::{Authorities, Certificate};
 use ekiden_transport::HostTls;
-use toml_edit::Value;
 
 use super::{Config, Listener};
 
@@ -41,9 +41,7 @@ impl fmt::Display for ListenerTls {
         };
         let authorities = self.authorities.as_ref().map(Authorities::file);
         let files = [("certificate_file", certificate), ("key_file", key), ("client_ca_file", authorities)];
-        let named = files
-            .into_iter()
-            .filter_map(|(key, file)| Some(format!("{key} = {}", Value::from(file?.display().to_string()))));
+        let named = files.into_iter().filter_map(|(key, file)| Some(format!("{key} = {}", path(file?))));
         write!(f, "{{ {} }}", named.collect::<Vec<_>>().join(", "))
     }
 }

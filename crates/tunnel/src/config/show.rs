@@ -1,9 +1,8 @@
 //! The configuration in force, as a file: what `--show-config` prints. Passwords are not in it.
 
 use std::fmt;
-use std::path::{Path, absolute};
 
-use ekiden_config::{key, text};
+use ekiden_config::{key, list, path, text};
 use ekiden_queue::Queue;
 use ekiden_transport::Security;
 
@@ -14,17 +13,16 @@ impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "name = {:?}", self.name)?;
         if let (Some(file), Some(identity)) = (&self.key_file, &self.identity) {
-            writeln!(f, "key_file = {}  # {}", text(whole(file)), identity.fingerprint())?;
+            writeln!(f, "key_file = {}  # {}", path(file), identity.fingerprint())?;
         }
         writeln!(f, "keepalive = \"{}\"", self.keepalive)?;
-        let addresses: Vec<String> = self.device.addresses.iter().map(text).collect();
         let device = &self.device;
-        writeln!(f, "\n[device]\nname = {}\naddresses = [{}]", text(&device.name), addresses.join(", "))?;
+        writeln!(f, "\n[device]\nname = {}\naddresses = {}", text(&device.name), list(&device.addresses))?;
         writeln!(f, "mtu = {}\noffload = {}", device.mtu, device.offload)?;
         if let Some(listen) = &self.listen {
             writeln!(f, "\n[listen]\naddress = \"{}\"", listen.address)?;
             if let Security::Plain(shared) = &listen.security {
-                writeln!(f, "plain_key_file = {}", text(whole(&shared.file)))?;
+                writeln!(f, "plain_key_file = {}", path(&shared.file))?;
             }
         }
         self.tcp(f)?;
@@ -32,8 +30,8 @@ impl fmt::Display for Config {
         for (number, (name, peer)) in self.peers.iter().enumerate() {
             writeln!(f, "\n[peer.{}]", key(name))?;
             show_peer(f, peer)?;
-            let networks: Vec<String> = self.allowed.of(number).map(text).collect();
-            writeln!(f, "allowed = [{}]\nconnections = {}", networks.join(", "), peer.classes.default)?;
+            let allowed = list(self.allowed.of(number));
+            writeln!(f, "allowed = {allowed}\nconnections = {}", peer.classes.default)?;
             for class in &peer.classes.classes {
                 writeln!(f, "[[peer.{}.class]]", key(name))?;
                 show_class(f, class)?;
@@ -82,7 +80,7 @@ fn show_peer(f: &mut fmt::Formatter<'_>, peer: &Peer) -> fmt::Result {
         writeln!(f, "address = {}", target(address))?;
     }
     match &peer.security {
-        Security::Plain(shared) => writeln!(f, "plain_key_file = {}", text(whole(&shared.file)))?,
+        Security::Plain(shared) => writeln!(f, "plain_key_file = {}", path(&shared.file))?,
         Security::Tls { known: Some(fingerprint), .. } => writeln!(f, "fingerprint = \"{fingerprint}\"")?,
         Security::Tls { known: None, .. } => {}
     }
@@ -90,7 +88,7 @@ fn show_peer(f: &mut fmt::Formatter<'_>, peer: &Peer) -> fmt::Result {
     writeln!(f, "http_proxy = {}", target(&proxy.address))?;
     let Some(login) = &proxy.login else { return Ok(()) };
     writeln!(f, "http_proxy_user = {}", text(&login.user))?;
-    writeln!(f, "http_proxy_password_file = {}", text(whole(&login.file)))
+    writeln!(f, "http_proxy_password_file = {}", path(&login.file))
 }
 
 fn show_class(f: &mut fmt::Formatter<'_>, class: &Class) -> fmt::Result {
@@ -107,9 +105,4 @@ fn show_class(f: &mut fmt::Formatter<'_>, class: &Class) -> fmt::Result {
 
 fn target((host, port): &(String, u16)) -> String {
     if host.contains(':') { format!("\"[{host}]:{port}\"") } else { format!("\"{host}:{port}\"") }
-}
-
-/// A path that is right in a copy of the file too, wherever that is.
-fn whole(file: &Path) -> String {
-    absolute(file).unwrap_or_else(|_| file.into()).display().to_string()
 }

@@ -6,7 +6,7 @@
 
 use std::fmt::Display;
 
-use ekiden_units::Time;
+use ekiden_units::{NODE_NAME_MOST, Time};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -17,8 +17,6 @@ pub const STREAMS_MOST: usize = 32;
 /// The maximum time for which an exit is believed to remember ended streams. What it has not received by then, it never
 /// received.
 pub const REMEMBERED_MOST: Time = Time::secs(120);
-/// The most bytes of a node's name.
-const NAME_MOST: usize = 64;
 
 /// A stream's identifier, which its entry chooses: random, so that only the nodes of its path know it. Receipts are
 /// requested under [`StreamId::towards`] its destination.
@@ -121,7 +119,7 @@ impl Asked {
             _ if asked.receipts_format != RECEIPTS_FORMAT => {
                 Err(format!("a question of format {}", asked.receipts_format))
             }
-            _ if asked.from.len() > NAME_MOST => Err("a question of a node whose name is none".into()),
+            _ if asked.from.len() > NODE_NAME_MOST => Err("a question of a node whose name is none".into()),
             0..=STREAMS_MOST => Ok(asked),
             many => Err(format!("a question about {many} streams, of {STREAMS_MOST} at most")),
         }

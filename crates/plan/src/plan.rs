@@ -3,6 +3,7 @@
 use ekiden_model::rounds::Sender;
 use ekiden_model::s1::{Harm, Tunnel};
 use ekiden_model::s2::Group;
+use ekiden_queue::Pull;
 use ekiden_units::{BitRate, Bytes, Time};
 
 use crate::answer::{Advice, LargerWindows, LegPlan, NodePlan, Plan, Remedy};
@@ -14,8 +15,6 @@ use crate::{Carries, Estimate, Forecast, Limit, Path, choice, verdict};
 /// saw-teeth.
 const SECONDS_LEAST: f64 = 20.0;
 const ROUND_TRIPS_LEAST: f64 = 50.0;
-/// The defaults of `ekiden tunnel`: the queue in front of its connection, and buffers.
-const TUNNEL_QUEUE: Bytes = Bytes(10_000_000);
 
 impl Plan {
     /// Tries every remedy. `seconds` is how long the transfers last; unless said, 20 s and at least 50 round trips.
@@ -194,7 +193,7 @@ fn tunnel(path: &Path) -> Advice {
         whole_rtt: rtt,
         buffer: buffer(path, &path.rtt_s, &path.rate_bit_s),
         inner_buffer: path.window(),
-        queue: TUNNEL_QUEUE,
+        queue: Pull::LIMIT,
         data: path.size.unwrap_or(Bytes::mib(1 << 20)),
         sack: true,
         inner_rto_min: Time::ms(200),

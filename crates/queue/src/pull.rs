@@ -27,6 +27,8 @@ impl Pull {
     pub const MTU_LEAST: u32 = 1280;
     /// What waits for a connection at most: one packet and more.
     pub const LIMITS: RangeInclusive<Bytes> = Bytes(Self::MTU_LEAST as u64)..=Bytes::mib(1024);
+    /// What waits for a connection at most, unless the operator says it (S1, table 1). Less makes the connections inside collapse (S1, 3.5).
+    pub const LIMIT: Bytes = Bytes(10_000_000);
     /// How many connections a tunnel may have to one peer.
     pub const CONNECTIONS: RangeInclusive<u32> = 1..=64;
 

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ekiden_files::{FileKind, ReadError};
 use ekiden_overlay::member::Member;
+use ekiden_units::is_node_name;
 use serde::{Deserialize, Serialize};
 
 use crate::admission::Admission;
-use crate::keys::is_name;
 use crate::record::{Load, Record, brief};
 use crate::settings::OverlayId;
 use crate::view::Roster;
@@ -205,7 +205,7 @@ fn parse(text: &str, overlay: &str, expected: Option<OverlayId>, now: u64) -> Re
     let Nodes { members, absent } = &content.nodes;
     let present = members.iter().map(|(name, member)| (name, Admission::from(member), Some(&member.address)));
     for (name, admission, address) in present.chain(absent.iter().map(|(name, of)| (name, of.clone(), None))) {
-        let checked = match (is_name(name), address) {
+        let checked = match (is_node_name(name), address) {
             (false, _) => Err("that is no name".into()),
             (true, None) => admission.check(),
             (true, Some(address)) => {

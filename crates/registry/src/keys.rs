@@ -2,10 +2,9 @@
 //!
 //! docs/design/registry.md says what etcd is trusted with.
 
-use crate::error::RegistryError;
+use ekiden_units::is_node_name;
 
-/// The longest name of an overlay or of a node, in bytes.
-const NAME_MOST: usize = 64;
+use crate::error::RegistryError;
 
 /// The keys of one overlay: all begin with `/ekiden/OVERLAY/`.
 #[derive(Debug, Clone)]
@@ -65,7 +64,7 @@ impl Keys {
             _ => RegistryKey::Other,
         };
         match place {
-            RegistryKey::Admitted(node) | RegistryKey::Node(node) if !is_name(node) => RegistryKey::Other,
+            RegistryKey::Admitted(node) | RegistryKey::Node(node) if !is_node_name(node) => RegistryKey::Other,
             _ => place,
         }
     }
@@ -76,19 +75,13 @@ impl Keys {
 /// # Errors
 /// A line about the setting `key` if it is not.
 pub fn check_name(key: &'static str, name: &str) -> Result<(), RegistryError> {
-    match is_name(name) {
+    match is_node_name(name) {
         true => Ok(()),
         false => Err(RegistryError::Setting {
             key,
             reason: format!("'{}' is no name here: 1 to 64 of a-z, A-Z, 0-9, '-', '_' and '.'", name.escape_debug()),
         }),
     }
-}
-
-/// Whether a name can be an overlay's or a node's.
-pub fn is_name(name: &str) -> bool {
-    let may = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    (1..=NAME_MOST).contains(&name.len()) && name.bytes().all(may)
 }
 
 #[cfg(test)]

@@ -16,8 +16,7 @@ pub use frame::{
 };
 pub use handshake::{Acceptor, Dialler, HandshakeError, MAX_UNPROVEN, NONCE_BYTES, Nonce, SharedSecret};
 pub use messages::{
-    ID_BYTES, MAX_ASKED, MAX_CHAIN, MAX_NAME, MessageError, Open, Opened, decode_ask, decode_failed, encode_ask,
-    encode_failed, is_node_name,
+    ID_BYTES, MAX_ASKED, MAX_CHAIN, MessageError, Open, Opened, decode_ask, decode_failed, encode_ask, encode_failed,
 };
 
 /// The versions of the protocol that this module speaks, the one that it prefers first.

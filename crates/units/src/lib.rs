@@ -31,6 +31,16 @@ pub fn is_unseen(c: char) -> bool {
         || matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// The longest name of a node, in bytes.
+pub const NODE_NAME_MOST: usize = 64;
+
+/// Whether a text can be the name of a node, a class, an overlay, a gateway's group or a monitor's target: 1 to [`NODE_NAME_MOST`] ASCII
+/// letters, digits, `-`, `_` and `.`.
+pub fn is_node_name(name: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    (1..=NODE_NAME_MOST).contains(&name.len()) && name.bytes().all(allowed)
+}
+
 /// Whether a text can be the name of a congestion control: Linux has 15 bytes for it (`TCP_CA_NAME_MAX`), and nobody uses others than these.
 pub fn is_control_name(name: &str) -> bool {
     (1..=15).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')

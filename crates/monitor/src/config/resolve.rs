@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ekiden_config::{Quantity, Source};
 use ekiden_files::in_range;
-use ekiden_units::{Bytes, HostPort, Time};
+use ekiden_units::{Bytes, HostPort, Time, is_node_name};
 use serde_spanned::Spanned;
 
 use super::raw::{BYTES, DURATIONS, INTERVALS, KEEP, Raw, RawTarget, STREAMS};
@@ -77,8 +77,7 @@ impl Resolver<'_> {
     }
 
     fn target(&self, name: &Spanned<String>, raw: &Spanned<RawTarget>, has_key: bool) -> Result<Target, ConfigError> {
-        let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if !(1..=64).contains(&name.get_ref().len()) || !name.get_ref().chars().all(letters) {
+        if !is_node_name(name.get_ref()) {
             let reason = "cannot be the name of a target: 1 to 64 letters, digits, '-', '_' and '.'";
             return Err(self.error(Some(name.span()), format!("{:?} {reason}", name.get_ref())));
         }

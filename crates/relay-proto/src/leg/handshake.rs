@@ -3,12 +3,12 @@
 //! Both proofs cover both HELLOs and the prover's role and name, so that neither a recorded proof nor one reflected at its sender is worth
 //! anything, and nobody on the path makes two nodes speak an older version than both know.
 
+use ekiden_units::{NODE_NAME_MOST, is_node_name};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::VERSIONS;
 use super::frame::{FrameKind, Header};
-use super::messages::{MAX_NAME, is_node_name};
 
 /// The bytes of a nonce.
 pub const NONCE_BYTES: usize = 32;
@@ -20,7 +20,7 @@ const MAC_BYTES: usize = 32;
 const OFFERED_MOST: usize = 16;
 
 /// The most bytes of the body of any frame before a dialler's proof, its AUTH among them.
-pub const MAX_UNPROVEN: u32 = (MAC_BYTES + MAX_NAME) as u32;
+pub const MAX_UNPROVEN: u32 = (MAC_BYTES + NODE_NAME_MOST) as u32;
 
 /// Random bytes, fresh for every connection.
 pub type Nonce = [u8; NONCE_BYTES];

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use ekiden_units::is_node_name;
+
 use super::fields::{self, FieldError, Onward};
 use super::frame::{FrameKind, Header};
 use crate::failure::Failure;
@@ -12,9 +14,6 @@ pub const MAX_CHAIN: usize = 16;
 
 /// The most nodes that ASK names.
 pub const MAX_ASKED: usize = 32;
-
-/// The most bytes of a node's name.
-pub const MAX_NAME: usize = 64;
 
 /// The bytes of a stream's name.
 pub const ID_BYTES: usize = 16;
@@ -69,12 +68,6 @@ impl MessageError {
             FieldError::Required(field) => Self::Required(kind, field),
         }
     }
-}
-
-/// Node names: 1 to [`MAX_NAME`] ASCII letters, digits, `-`, `_` and `.`.
-pub fn is_node_name(name: &str) -> bool {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(allowed)
 }
 
 impl Open {

@@ -9,9 +9,9 @@ use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::privileges::may_write_into;
 use ekiden_overlay::member::{Member, Position, check_price};
 use ekiden_registry::{Roster, Settings};
-use ekiden_relay_proto::leg::is_node_name;
 use ekiden_relay_proto::{Host, Target};
 use ekiden_transport::{Prepared, Security};
+use ekiden_units::is_node_name;
 use indexmap::IndexMap;
 
 use super::pattern::Pattern;

@@ -18,10 +18,10 @@ use ekiden_keys::{Fingerprint, FingerprintError, Identity, load_shared};
 use ekiden_net::lookup;
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
-use ekiden_relay_proto::leg::{MAX_CHAIN, is_node_name};
+use ekiden_relay_proto::leg::MAX_CHAIN;
 use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_transport::{Prepared, Security, SharedKey};
-use ekiden_units::is_control_name;
+use ekiden_units::{is_control_name, is_node_name};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 

@@ -10,9 +10,6 @@ use crate::raw::{Named, RawNode, RawTunnel};
 use crate::{Discipline, Error, Pull, Queue, Scenario, Tunnel};
 
 const DEFAULT_CONNECTIONS: u32 = 1;
-/// S1, table 1. Less makes the connections inside collapse (S1, 3.5).
-const DEFAULT_QUEUE: Queue = Queue::Bytes(Bytes(10_000_000));
-
 const DEFAULT_DISCIPLINE: Discipline = Discipline::DropTail;
 
 impl Checker<'_> {
@@ -51,7 +48,7 @@ impl Checker<'_> {
                 let reason = format!("connections may be at most {most} with 'separate', which adds one");
                 return Err(self.wrong(span, reason));
             }
-            let queue = self.queue(tunnel.queue.as_ref(), DEFAULT_QUEUE, mtu)?;
+            let queue = self.queue(tunnel.queue.as_ref(), Queue::Bytes(Pull::LIMIT), mtu)?;
             self.tunnel_limit(tunnel.queue.as_ref(), mtu)?;
             let discipline = tunnel.discipline.as_ref().map_or(DEFAULT_DISCIPLINE, |discipline| *discipline.get_ref());
             let pull = self.pull(tunnel, discipline)?;

@@ -85,7 +85,7 @@ section! {
     /// A queue for each flow; or one queue, from which packets go while the socket takes them.
     discipline: RawDiscipline = RawDiscipline::values(), default RawDiscipline::FqCodel, shown "fq_codel";
     /// What waits for each connection at most.
-    limit: Bytes = range(&Pull::LIMITS), default Bytes(10_000_000);
+    limit: Bytes = range(&Pull::LIMITS), default Pull::LIMIT;
     /// Of `fq_codel`: the delay that may stay in the queue.
     target: Time = range(&Pull::DELAYS), default Pull::default().target;
     /// Of `fq_codel`: how long the delay must have been longer before packets are dropped. No shorter than `target`.

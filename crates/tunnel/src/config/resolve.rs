@@ -10,9 +10,8 @@ use ekiden_net::device::NAME_BYTES_MOST;
 use ekiden_net::lookup;
 use ekiden_net::socket::TcpOptions;
 use ekiden_queue::{Pull, Queue};
-use ekiden_relay_proto::leg::is_node_name;
 use ekiden_transport::{Prepared, Security, SharedKey};
-use ekiden_units::{Bytes, Time, is_control_name};
+use ekiden_units::{Bytes, Time, is_control_name, is_node_name};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 

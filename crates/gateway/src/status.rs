@@ -7,6 +7,7 @@ use crate::pins;
 
 /// A running gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GatewayStatus {
     /// Its network device.
     pub device: String,
@@ -34,6 +35,7 @@ pub struct GatewayStatus {
 
 /// A throttling begins or ends.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct EventStatus {
     /// When, in microseconds of the monotonic clock.
     pub at_us: u64,
@@ -49,6 +51,7 @@ pub struct EventStatus {
 
 /// Counts of packets and streams.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counters {
     /// Packets that passed, of all kinds.
     pub packets: u64,
@@ -97,6 +100,7 @@ impl From<crate::kernel::Counters> for Counters {
 
 /// A group.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct GroupStatus {
     /// Its name.
     pub name: String,
@@ -114,6 +118,7 @@ pub struct GroupStatus {
 
 /// A stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StreamStatus {
     /// The group that it is in.
     pub group: String,

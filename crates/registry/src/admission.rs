@@ -6,6 +6,7 @@
 use ekiden_keys::Fingerprint;
 use ekiden_overlay::member::{Member, Position, check_price};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::record::{TEXT_MOST, brief, is_text, parse_json};
 
@@ -20,7 +21,6 @@ const NEAR_MOST: usize = 64;
 
 /// A node's admission.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Admission {
     admission_format: u64,
     /// Of the node's key: `sha256:` and 64 hexadecimal digits.
@@ -40,6 +40,9 @@ pub struct Admission {
     /// Whether it relays for others' destinations, beyond those that it is near.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub relays: bool,
+    /// What a later build has said, and this one does not know. It stays when an operator changes the rest with this build.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 /// What an operator says of a node anew; what is `None` stays as it was.
@@ -60,8 +63,16 @@ pub struct Terms {
 impl Admission {
     /// Of a node of which nothing but its key is said.
     pub fn of(fingerprint: Fingerprint) -> Self {
-        let (near, fingerprint) = (Vec::new(), fingerprint.to_string());
-        Self { admission_format: FORMAT, fingerprint, near, region: None, at: None, price: 0.0, relays: true }
+        Self {
+            admission_format: FORMAT,
+            fingerprint: fingerprint.to_string(),
+            near: Vec::new(),
+            region: None,
+            at: None,
+            price: 0.0,
+            relays: true,
+            more: Map::new(),
+        }
     }
 
     /// The same with what is said anew.
@@ -101,8 +112,9 @@ impl Admission {
     /// What is wrong with it, without the node's name.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let again = "the operator admits it anew with `ekiden overlay admit`";
-        let admission: Self = parse_json("its admission", ADMISSION_MOST, ("admission_format", FORMAT), bytes)
-            .map_err(|why| format!("{why}: {again}"))?;
+        let (admission, _): (Self, _) =
+            parse_json("its admission", ADMISSION_MOST, ("admission_format", FORMAT), bytes)
+                .map_err(|why| format!("{why}: {again}"))?;
         admission.check().map_err(|why| format!("its admission: {why}"))?;
         Ok(admission)
     }
@@ -126,7 +138,7 @@ impl From<&Member> for Admission {
     fn from(member: &Member) -> Self {
         let Member { fingerprint, near, region, .. } = member.clone();
         let Member { at, price, relays, .. } = *member;
-        Self { admission_format: FORMAT, fingerprint, near, region, at, price, relays }
+        Self { admission_format: FORMAT, fingerprint, near, region, at, price, relays, more: Map::new() }
     }
 }
 
@@ -163,6 +175,34 @@ mod tests {
         let member = other.member("192.0.2.1:7000");
         assert_eq!((member.address.as_str(), member.region.as_deref()), ("192.0.2.1:7000", Some("eu")));
         assert!(other.with(Terms { near: Some(Vec::new()), ..Terms::default() }).near.is_empty());
+    }
+
+    #[test]
+    fn what_a_later_build_has_said_stays_when_this_one_changes_the_rest() {
+        let text = String::from_utf8(admission().to_bytes()).unwrap();
+        let later = text.replacen('{', r#"{"colour":{"of":["sky"]},"#, 1);
+        let changed = Admission::parse(later.as_bytes()).unwrap().with(Terms { price: Some(2.0), ..Terms::default() });
+        assert_eq!(changed.price, 2.0);
+        let written: Map<String, Value> = serde_json::from_slice(&changed.to_bytes()).unwrap();
+        assert_eq!(written["colour"], serde_json::json!({ "of": ["sky"] }));
+        let required = Admission::parse(text.replacen('{', r#"{"requires":["sealed"],"#, 1).as_bytes()).unwrap_err();
+        assert!(required.contains("requires") && required.contains("sealed"), "{required}");
+    }
+
+    /// Later builds read what this one writes, as it is here.
+    #[test]
+    fn an_admission_is_written_as_in_0_1() {
+        let terms = Terms {
+            at: Some(Position { latitude: 1.0, longitude: 2.0 }),
+            price: Some(2.5),
+            relays: Some(false),
+            ..Terms::default()
+        };
+        let written = format!(
+            r#"{{"admission_format":1,"fingerprint":"sha256:{}","near":["*.example.net"],"region":"eu","at":"1,2","price":2.5,"relays":false}}"#,
+            "0a".repeat(32)
+        );
+        assert_eq!(String::from_utf8(admission().with(terms).to_bytes()).unwrap(), written);
     }
 
     #[test]

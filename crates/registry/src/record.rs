@@ -15,15 +15,17 @@ pub const RECORD_MOST: usize = 4 << 10;
 /// The longest address, region or destination, in bytes.
 pub const TEXT_MOST: usize = 300;
 
+/// What only the operator says of a node ([`crate::admission::Admission`]): a record that does is refused.
+const OPERATORS: [&str; 5] = ["near", "region", "at", "price", "relays"];
+
 /// The part of its capacity that a node uses now: 0 (idle) to 1 (full).
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize)]
 #[serde(try_from = "f64")]
 pub struct Load(f64);
 
 /// A node's record: where it is, and its load. Everything else about it comes from the operator
-/// ([`crate::admission::Admission`]).
+/// ([`crate::admission::Admission`]). Keys that a later build writes and this one does not know are passed over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Record {
     member_format: u64,
     /// A random number of the process that wrote it, in hexadecimal digits.
@@ -72,7 +74,10 @@ impl Record {
     /// # Errors
     /// What is wrong with it, without the node's name.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let record: Self = parse_json("its record", RECORD_MOST, ("member_format", FORMAT), bytes)?;
+        let (record, keys): (Self, _) = parse_json("its record", RECORD_MOST, ("member_format", FORMAT), bytes)?;
+        if let Some(key) = OPERATORS.into_iter().find(|key| keys.contains_key(*key)) {
+            return Err(format!("its record has '{key}', which is for the operator to say"));
+        }
         record.check()?;
         Ok(record)
     }
@@ -91,7 +96,10 @@ impl Record {
     }
 }
 
-/// JSON of at most `most` bytes with this version under this key. `what` names it in errors.
+/// The key under which JSON names what its reader must know. This build knows nothing of the kind yet.
+const REQUIRES: &str = "requires";
+
+/// JSON of at most `most` bytes with this version under this key, and all that it has. `what` names it in errors.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -100,22 +108,27 @@ pub fn parse_json<T: DeserializeOwned>(
     most: usize,
     (key, version): (&str, u64),
     bytes: &[u8],
-) -> Result<T, String> {
+) -> Result<(T, Map<String, Value>), String> {
     if bytes.len() > most {
         return Err(format!("{what} has {} bytes, more than {most}", bytes.len()));
     }
     // A record of another version may have other keys.
     let read = serde_json::from_slice::<Map<String, Value>>(bytes).map_err(|error| brief(&error.to_string()));
-    let found = read.and_then(|map| map.get(key).and_then(Value::as_u64).ok_or_else(|| format!("it has no {key}")));
-    match found.map_err(|why| format!("{what} is no JSON with a {key} ({why})"))? {
-        found if found == version => {}
-        found => {
-            return Err(format!(
-                "{what} has {key} {found}, and this node knows {version}: run the same version on both"
-            ));
-        }
+    let found = read.and_then(|map| match map.get(key).and_then(Value::as_u64) {
+        Some(found) => Ok((map, found)),
+        None => Err(format!("it has no {key}")),
+    });
+    let (map, found) = found.map_err(|why| format!("{what} is no JSON with a {key} ({why})"))?;
+    if found != version {
+        return Err(format!("{what} has {key} {found}, and this node knows {version}: run the same version on both"));
     }
-    serde_json::from_slice(bytes).map_err(|error| format!("{what} is wrong: {}", brief(&error.to_string())))
+    if let Some(required) = map.get(REQUIRES).filter(|required| **required != Value::Array(Vec::new())) {
+        let required = brief(&required.to_string());
+        return Err(format!("{what} requires {required} of its readers, which this build does not know"));
+    }
+    let read =
+        serde_json::from_slice(bytes).map_err(|error| format!("{what} is wrong: {}", brief(&error.to_string())))?;
+    Ok((read, map))
 }
 
 /// `host:port`. A name is not resolved here, and a zone means nothing to other hosts.
@@ -172,8 +185,31 @@ mod tests {
         assert!(Record::parse(b"{}").unwrap_err().contains("member_format"));
         assert!(Record::parse(br#"{"member_format":7,"soul":true}"#).unwrap_err().contains("member_format 7"));
         // A node does not say itself what it is near to.
-        let extra = String::from_utf8(record().to_bytes()).unwrap().replacen('{', r#"{"near":["*"],"#, 1);
-        assert!(Record::parse(extra.as_bytes()).unwrap_err().contains("unknown field `near`"));
+        assert!(with(r#""near":["*"]"#).unwrap_err().contains("'near', which is for the operator"));
+    }
+
+    /// What is read of a record that has this too.
+    fn with(more: &str) -> Result<Record, String> {
+        let text = String::from_utf8(record().to_bytes()).unwrap();
+        Record::parse(text.replacen('{', &format!("{{{more},"), 1).as_bytes())
+    }
+
+    #[test]
+    fn a_later_build_may_say_more_and_may_ask_its_readers_to_know_it() {
+        assert_eq!(with(r#""build":"0.2.0","colour":{"of":["sky"]}"#), Ok(record()));
+        assert_eq!(with(r#""requires":[]"#), Ok(record()));
+        let refused = with(r#""requires":["sealed"]"#).unwrap_err();
+        assert!(refused.contains("requires") && refused.contains("sealed"), "{refused}");
+    }
+
+    /// Later builds read what this one writes, as it is here.
+    #[test]
+    fn a_record_is_written_as_in_0_1() {
+        let written = format!(
+            r#"{{"member_format":2,"instance":"0f","address":"192.0.2.1:7000","fingerprint":"sha256:{}","load":0.25}}"#,
+            "0a".repeat(32)
+        );
+        assert_eq!(String::from_utf8(record().to_bytes()).unwrap(), written);
     }
 
     #[test]

@@ -71,7 +71,8 @@ struct Idle {
 }
 
 /// What there is between this node and one that it connects to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PeerStatus {
     /// Its name.
     pub name: String,
@@ -84,7 +85,7 @@ pub struct PeerStatus {
     /// Whether the connections that are made ahead of streams fail.
     pub is_failing: bool,
     /// Its build, if it has said so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<String>,
 }
 

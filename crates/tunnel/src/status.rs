@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A running tunnel.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TunnelStatus {
     /// Its network device.
     pub device: String,
@@ -26,6 +27,7 @@ pub struct TunnelStatus {
 
 /// A node at another end.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PeerStatus {
     /// Its name.
     pub name: String,
@@ -42,6 +44,7 @@ pub struct PeerStatus {
 
 /// One of the connections to a peer. Counts go on when it breaks and comes again.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ConnectionStatus {
     /// Its number, from 0.
     pub number: u8,

@@ -83,7 +83,7 @@ fn what_a_node_is_near_to_is_the_operators_word_alone() {
     let claim = String::from_utf8(record(2)).unwrap().replacen('{', r#"{"near":["127.0.0.1/32"],"#, 1);
     view.apply(put(keys().node("b"), claim, 4));
     assert_eq!(names(&view), ["a"]);
-    assert!(reason(&view, "b").contains("unknown field `near`"), "{}", reason(&view, "b"));
+    assert!(reason(&view, "b").contains("has 'near', which is for the operator"), "{}", reason(&view, "b"));
     // What a node that has gone was near to is still known.
     view.apply(delete(keys().node("a"), 5));
     assert_eq!(view.roster([]).0.absent["a"], near("127.0.0.0/8"));

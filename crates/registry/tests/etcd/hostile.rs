@@ -36,7 +36,7 @@ fn a_member_takes_no_destinations_by_its_own_record() {
     let path = format!("/ekiden/{OVERLAY}/nodes/liar");
     cluster.etcdctl(&["put", "--lease", &cluster.lease(), &path, &record.to_string()]);
     let reason = || a.registry.status().ignored.get("liar").cloned().unwrap_or_default();
-    wait("a reason", LONG, || reason().contains("unknown field `near`"));
+    wait("a reason", LONG, || reason().contains("has 'near', which is for the operator"));
     assert_eq!(a.names(), ["a", "b"]);
 
     // Where b is gone, others know for which destinations it is needed, and that is the operator's word too.

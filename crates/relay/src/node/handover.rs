@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use ekiden_net::privileges::peer_user;
 use ekiden_net::socket::TcpOptions;
+use ekiden_units::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::config::{Listener, ListenerKind};
@@ -42,12 +43,29 @@ const NONE: &str = "-";
 /// a transparent one needs what only a start may ask for, and one whose port the kernel chooses has no address that another could name.
 pub fn settings(listener: &Listener) -> Option<String> {
     let is_named = listener.address.port() != 0 && !matches!(listener.kind, ListenerKind::Transparent { .. });
-    let options = TcpOptions { congestion: None, ..listener.tcp.options.clone() };
     is_named.then(|| {
-        let digest = Sha256::digest(format!("{options:?} {}", listener.only_v6));
+        let digest = Sha256::digest(written(&listener.tcp.options, listener.only_v6));
         let (first, _) = digest.split_first_chunk().expect("it is longer");
         format!("{:032x}", u128::from_be_bytes(*first))
     })
+}
+
+/// What is set of a listener's sockets. What is not set is left out: so builds agree one of which knows more settings than the other.
+fn written(options: &TcpOptions, only_v6: bool) -> String {
+    let TcpOptions { congestion: _, send_buffer, receive_buffer, first_window, keepalive, user_timeout, max_segment } =
+        options;
+    let bytes = |bytes: &Option<Bytes>| bytes.map(|bytes| u128::from(bytes.0));
+    let time = |time: &Option<Duration>| time.map(|time| time.as_nanos());
+    let all = [
+        ("only_v6", only_v6.then_some(1)),
+        ("send_buffer", bytes(send_buffer)),
+        ("receive_buffer", bytes(receive_buffer)),
+        ("first_window", bytes(first_window)),
+        ("keepalive", time(keepalive)),
+        ("user_timeout", time(user_timeout)),
+        ("max_segment", max_segment.map(u128::from)),
+    ];
+    all.into_iter().filter_map(|(name, value)| Some(format!("{name} {}\n", value?))).collect()
 }
 
 /// Fails if the other process is of another user.
@@ -55,5 +73,27 @@ fn ensure_same_user(socket: &UnixStream) -> io::Result<()> {
     match peer_user(socket)? {
         None => Ok(()),
         Some(user) => Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it is of user {user}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_settings_of_sockets_are_written_as_builds_to_come_will_write_them() {
+        assert_eq!(written(&TcpOptions::default(), false), "");
+        let options = TcpOptions {
+            congestion: Some("reno".into()),
+            send_buffer: Some(Bytes(1)),
+            receive_buffer: Some(Bytes(2)),
+            first_window: Some(Bytes(3)),
+            keepalive: Some(Duration::from_nanos(4)),
+            user_timeout: Some(Duration::from_nanos(5)),
+            max_segment: Some(6),
+        };
+        let all =
+            "only_v6 1\nsend_buffer 1\nreceive_buffer 2\nfirst_window 3\nkeepalive 4\nuser_timeout 5\nmax_segment 6\n";
+        assert_eq!(written(&options, true), all);
     }
 }

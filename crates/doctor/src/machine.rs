@@ -38,8 +38,7 @@ const KERNEL: (u32, u32) = (6, 4);
 
 /// Looks at the machine.
 pub fn machine() -> Vec<Finding> {
-    let mut findings =
-        vec![congestion(), for_lossy_legs(&sysctl("available_congestion_control"), may_bring_in()), btf()];
+    let mut findings = vec![congestion(), for_lossy_legs(&sysctl("available_congestion_control"), loads()), btf()];
     findings.extend(capabilities());
     findings.push(descriptors());
     findings.extend(Times::now().as_ref().map(stolen));
@@ -58,32 +57,52 @@ fn sysctl(key: &str) -> String {
     text.map_or("unknown".into(), |text| text.trim().to_owned())
 }
 
+/// Who can load ekiden's congestion controls into this kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loads {
+    /// Whoever looks.
+    Own,
+    /// Root, from the first user namespace.
+    Root,
+    /// Nobody: it is too old, or has no types.
+    Nobody,
+}
+
 /// Whether there is a control for legs that lose packets at random. The kernel loads a module by itself only for a privileged process.
-fn for_lossy_legs(available: &str, may_bring_in: bool) -> Finding {
+fn for_lossy_legs(available: &str, loads: Loads) -> Finding {
     const SUBJECT: &str = "for legs that lose packets";
     let has = |name: &str| available.split_whitespace().any(|control| control == name);
-    let found = match (has("ekiden_far") || may_bring_in, has("bbr")) {
-        (true, true) => "ekiden_far, or bbr, which leaves others little",
-        (true, false) => "ekiden_far",
-        (false, true) => {
+    let found = match (has("ekiden_far") || loads == Loads::Own, has("bbr"), loads) {
+        (true, true, _) => "ekiden_far, or bbr, which leaves others little",
+        (true, false, _) => "ekiden_far",
+        (false, true, Loads::Nobody) => {
+            "bbr, which leaves others little; ekiden_far needs Linux 6.4 or newer, with BTF"
+        }
+        (false, true, _) => {
             "bbr, which leaves others little; ekiden_far only where root loads it (docs/guide/congestion.md)"
         }
-        (false, false) => {
-            let without = "root loads ekiden_far (docs/guide/congestion.md), and modprobe tcp_bbr bbr, if the kernel has it; other controls \
-                           leave most of such a line unused";
-            return Finding::new(SUBJECT, "neither ekiden_far nor bbr is loaded", Verdict::Note(without.into()));
+        (false, false, _) => {
+            let far = match loads {
+                Loads::Nobody => "ekiden_far needs Linux 6.4 or newer, with BTF, and root may modprobe tcp_bbr",
+                _ => "root loads ekiden_far (docs/guide/congestion.md), and modprobe tcp_bbr bbr, if the kernel has it",
+            };
+            let without = format!("{far}; other controls leave most of such a line unused");
+            return Finding::new(SUBJECT, "neither ekiden_far nor bbr is loaded", Verdict::Note(without));
         }
     };
     Finding::new(SUBJECT, found, Verdict::Good)
 }
 
-/// Whether this process can load ekiden's congestion controls into the kernel: one that has them, from the first user namespace.
-fn may_bring_in() -> bool {
+/// Who can load ekiden's congestion controls into the kernel: a process that has the capabilities, from the first user namespace.
+fn loads() -> Loads {
     let text = |path| kernel_text(path).unwrap_or_default();
     let held = effective(&text("/proc/self/status"));
     let needed = TO_BRING_IN.iter().fold(0, |all, number| all | 1 << number);
     let is_first = text("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"]);
-    held & needed == needed && is_first && has_types() && release(&text("/proc/sys/kernel/osrelease")) >= Some(KERNEL)
+    if !has_types() || release(&text("/proc/sys/kernel/osrelease")) < Some(KERNEL) {
+        return Loads::Nobody;
+    }
+    if held & needed == needed && is_first { Loads::Own } else { Loads::Root }
 }
 
 /// The first two numbers of a kernel's release.
@@ -188,14 +207,18 @@ mod tests {
 
     #[test]
     fn what_a_leg_that_loses_packets_can_have_is_said() {
-        let found = |available, may| for_lossy_legs(available, may).found;
-        assert_eq!(found("reno cubic", true), "ekiden_far");
+        let found = |available, loads| for_lossy_legs(available, loads).found;
+        assert_eq!(found("reno cubic", Loads::Own), "ekiden_far");
         assert_eq!(["6.1.0-31-amd64\n", "6.18.5", "x"].map(release), [Some((6, 1)), Some((6, 18)), None]);
-        assert_eq!(found("reno cubic ekiden_far", false), "ekiden_far");
-        assert!(found("reno cubic bbr", true).starts_with("ekiden_far, or bbr"));
-        assert!(found("reno bbr", false).starts_with("bbr"));
-        let nothing = for_lossy_legs("reno cubic", false);
-        assert!(matches!(&nothing.verdict, Verdict::Note(what) if what.contains("modprobe tcp_bbr")), "{nothing:?}");
+        assert_eq!(found("reno cubic ekiden_far", Loads::Root), "ekiden_far");
+        assert!(found("reno cubic bbr", Loads::Own).starts_with("ekiden_far, or bbr"));
+        assert!(found("reno bbr", Loads::Root).contains("where root loads it"));
+        assert!(found("reno bbr", Loads::Nobody).contains("needs Linux 6.4"));
+        for (loads, remedy) in [(Loads::Root, "root loads ekiden_far"), (Loads::Nobody, "needs Linux 6.4")] {
+            let nothing = for_lossy_legs("reno cubic", loads);
+            let said = |what: &str| what.contains(remedy) && what.contains("modprobe tcp_bbr");
+            assert!(matches!(&nothing.verdict, Verdict::Note(what) if said(what)), "{nothing:?}");
+        }
     }
 
     #[test]

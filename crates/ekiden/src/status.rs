@@ -186,6 +186,7 @@ fn of_node(running: &Running, columns: Option<usize>) -> String {
 fn amount(limit: &LimitStatus, value: u64) -> String {
     match limit.limit.as_str() {
         "limits.memory" => Bytes(value).rounded(),
+        "limits.client_bandwidth" | "limits.user_bandwidth" => format!("{:.2} Mbit/s", value as f64 / 1e6),
         _ => value.to_string(),
     }
 }

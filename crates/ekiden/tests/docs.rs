@@ -379,7 +379,7 @@ fn marked(mark: &str) -> Vec<Example> {
 }
 
 fn documents() -> Vec<PathBuf> {
-    let names = ["README.md", "ARCHITECTURE.md", "HACKING.md", "CHANGELOG.md"];
+    let names = ["README.md", "ARCHITECTURE.md", "HACKING.md", "CHANGELOG.md", "SECURITY.md"];
     let mut files: Vec<PathBuf> = names.map(|name| root().join(name)).into();
     for folder in ["docs", "docs/guide", "docs/design", "docs/measurements"] {
         files.extend(files_in(&root().join(folder), "md"));

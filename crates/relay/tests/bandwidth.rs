@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::common::process::Process;
 use crate::common::*;
 use base64::Engine;
 use socket2::{Domain, Socket, Type};
@@ -205,4 +206,23 @@ fn a_limit_that_is_changed_holds_for_streams_that_run() {
         running.join().unwrap();
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     });
+}
+
+#[test]
+fn the_status_says_who_is_nearest_to_it() {
+    let file = format!("[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n{LIMIT}");
+    let process = Process::start("limited", &file);
+    let limit = || {
+        let status = ekiden_relay::status::ask(process.child.id()).unwrap();
+        status.limits.into_iter().find(|limit| limit.limit == "limits.client_bandwidth").unwrap()
+    };
+    assert_eq!((limit().used, limit().most, limit().by), (0, 8_000_000, None));
+    let (proxy, sender) = (process.addresses[0], sender());
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| download(&stream([127, 0, 9, 7], proxy, sender), 4 * MB));
+        wait_until("it is near", || limit().used >= 4_000_000);
+        assert_eq!(limit().by.as_deref(), Some("127.0.9.7"));
+        running.join().unwrap();
+    });
+    wait_until("it is idle", || limit().used == 0);
 }

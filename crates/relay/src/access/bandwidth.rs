@@ -109,7 +109,11 @@ struct Share {
     wanting: usize,
     /// The limit, in bytes per second.
     limit: f64,
-    /// Bytes beyond it that were not made up for by then.
+    /// Bytes since the last look, of connections that have ended.
+    ended: u64,
+    /// What was used at the last look, in bytes per second.
+    used: f64,
+    /// Bytes beyond the limit that were not made up for by then.
     beyond: f64,
     then: Instant,
     /// When the last stream begins that has to wait.
@@ -214,7 +218,9 @@ impl Bandwidth {
                 Holder::User(_) => limits.user,
             };
             let limit = limit.map_or(f64::INFINITY, bytes_s);
-            share.beyond += sent.get(key).copied().unwrap_or(0) as f64;
+            let sent = sent.get(key).copied().unwrap_or(0);
+            share.used = (sent + std::mem::take(&mut share.ended)) as f64 / elapsed;
+            share.beyond += sent as f64;
             share.make_up(limit, now);
             let mut demands = demands.remove(key).unwrap_or_default();
             share.wanting = demands.iter().filter(|demand| demand.is_infinite()).count();
@@ -228,6 +234,22 @@ impl Bandwidth {
         });
     }
 
+    /// The client and the user that used most of their limits at the last look, in either direction.
+    pub fn most_used(&self) -> [Option<(String, BitRate)>; 2] {
+        let mut most: [Option<(String, f64)>; 2] = [None, None];
+        for ((holder, _), share) in self.shares().iter() {
+            let (most, name) = match holder {
+                Holder::Client(client) => (&mut most[0], client.to_string()),
+                Holder::User(user) => (&mut most[1], user.clone()),
+            };
+            let one = (name, share.used);
+            if most.as_ref().is_none_or(|(name, used)| (share.used, &one.0) > (*used, name)) {
+                *most = Some(one);
+            }
+        }
+        most.map(|one| one.map(|(name, used)| (name, BitRate((8.0 * used) as u64))))
+    }
+
     fn shares(&self) -> MutexGuard<'_, Shares> {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -238,6 +260,7 @@ impl Bandwidth {
         for holder in &paced.holders {
             if let Some(share) = shares.get_mut(&(holder.clone(), paced.way)) {
                 (share.all, share.beyond) = (share.all - 1, share.beyond + bytes as f64);
+                share.ended += bytes;
                 share.wanting = share.wanting.saturating_sub(usize::from(paced.wants_more));
             }
         }
@@ -279,7 +302,8 @@ impl Paced {
 
 impl Share {
     fn new(now: Instant) -> Self {
-        Self { all: 0, wanting: 0, limit: f64::INFINITY, beyond: 0.0, then: now, last_begins: now }
+        let limit = f64::INFINITY;
+        Self { all: 0, wanting: 0, limit, ended: 0, used: 0.0, beyond: 0.0, then: now, last_begins: now }
     }
 
     /// The time until `now` has made up for what the limit allows in it. What came under another limit is let be.

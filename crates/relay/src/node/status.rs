@@ -9,6 +9,7 @@ use ekiden_net::socket::overlap;
 use ekiden_service::status::{StatusError, Whose, ask as ask_status};
 use ekiden_service::status_socket;
 use ekiden_transport::budget;
+use ekiden_units::BitRate;
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
 
@@ -22,8 +23,9 @@ use crate::shared::Node;
 /// beside the one that comes after it.
 const SOCKETS: &str = "ekiden/proxy/";
 
-/// A running node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A running node. One of another build may leave out what is new here, or say more: what it does not say is empty.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Running {
     /// Its name.
     pub node: String,
@@ -52,7 +54,8 @@ pub struct Running {
 }
 
 /// A listener.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ListenerStatus {
     /// Its name.
     pub name: String,
@@ -63,23 +66,25 @@ pub struct ListenerStatus {
 }
 
 /// What one of many has open.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Open {
     /// Whose it is.
     pub name: String,
     /// Connections of a user, streams of a node.
     pub open: u64,
     /// Of which build a node is, if it has said so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<String>,
 }
 
 /// A limit and what counts for it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct LimitStatus {
     /// Its key in the configuration, or what else limits.
     pub limit: String,
-    /// What counts now; bytes or a number.
+    /// What counts now: a number, bytes or bit/s.
     pub used: u64,
     /// What may be.
     pub most: u64,
@@ -240,6 +245,13 @@ fn limits(node: &Node, clients: &[(ClientKey, u32)]) -> Vec<LimitStatus> {
         let user = node.users.open().into_iter().max_by_key(|(user, open)| (*open, user.clone()));
         let user = user.map(|(user, open)| (user, open, limits.user_connections));
         all.push(of_each("limits.user_connections", user, limits.user_connections));
+    }
+    let paced =
+        [("limits.client_bandwidth", limits.client_bandwidth), ("limits.user_bandwidth", limits.user_bandwidth)];
+    for ((limit, most), by) in paced.into_iter().zip(node.bandwidth.most_used()) {
+        let Some(BitRate(most)) = most else { continue };
+        let (by, used) = by.map_or((None, 0), |(by, used)| (Some(by), used.0));
+        all.push(LimitStatus { limit: limit.into(), used, most, by });
     }
     all
 }

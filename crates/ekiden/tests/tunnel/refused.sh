@@ -58,7 +58,9 @@ code=0; wait $pid_city || code=$?
 # So it is when the kernel had no room to tell: the tunnel did not read while devices changed. Meanwhile nothing else ends it.
 for i in $(seq 500); do echo "link set lan0 alias number$i"; done > changes
 drops() { on city awk '$4 == "00000001" { drops += $9 } END { exit !drops }' /proc/net/netlink; }
+hears() { on city awk '$4 == "00000001" { found = 1 } END { exit !found }' /proc/net/netlink; }
 overrun() { # COMMAND…: while the tunnel does not read.
+  await 10 hears
   kill -STOP $pid_city
   until drops; do ip -n city -batch changes; done
   "$@"; kill -CONT $pid_city

@@ -64,6 +64,8 @@ pub struct End {
     pub last_arrival: u64,
     pub is_cut_off: bool,
     pub sent_at: u64,
+    /// When something was last acknowledged.
+    pub progress_ms: u64,
     pub busy_ms: u64,
     pub busy_since: Option<u64>,
     // What its event loop knows.
@@ -152,6 +154,11 @@ impl End {
     /// What was received has all been read, and nothing is behind it.
     pub fn is_drained(&self) -> bool {
         self.received.is_empty() && !self.has_end
+    }
+
+    /// Whether nothing has come that is still to be seen.
+    pub fn is_quiet(&self) -> bool {
+        self.is_drained() && !self.is_broken
     }
 
     pub fn has_unsent(&self) -> bool {

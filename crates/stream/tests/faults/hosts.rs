@@ -46,11 +46,14 @@ pub enum Ending {
     Reset,
 }
 
-/// The bytes that a host writes, from the first on; no host writes more than these.
+/// Client and server of the first stream, then those of the second.
+pub const HOSTS: usize = 4;
+
+/// The bytes that a host writes, from the first on; no host writes more than these, and each its own.
 pub fn written_by(host: usize) -> &'static [u8] {
     const MOST: usize = 1 << 13;
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
-    let all = BYTES.get_or_init(|| (0..2 * MOST as u64).map(|n| word(7, n) as u8).collect());
+    let all = BYTES.get_or_init(|| (0..(HOSTS * MOST) as u64).map(|n| word(7, n) as u8).collect());
     &all[host * MOST..][..MOST]
 }
 
@@ -154,7 +157,7 @@ async fn write(mut bytes: &[u8], end: &End, seen: &RefCell<Seen>) -> io::Result<
 }
 
 async fn reads(number: usize, script: &Script, end: &End, seen: &RefCell<Seen>) {
-    let due = written_by(1 - number);
+    let due = written_by(number ^ 1);
     let mut buffer = vec![0; script.reads.0];
     let mut stalls = script.stalls;
     loop {

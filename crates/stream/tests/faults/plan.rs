@@ -74,6 +74,21 @@ pub struct Plan {
     /// Whether there is a place for what a client, or a dialler, has left behind.
     pub has_place: bool,
     pub tuning: Tuning,
+    pub second: Option<Second>,
+}
+
+/// A stream that follows over the legs of the first one.
+#[derive(Debug, Clone)]
+pub struct Second {
+    pub hosts: [Script; 2],
+    /// As [`Plan::first`].
+    pub first: usize,
+    /// The lines of the two hosts.
+    pub lines: [Line; 2],
+    /// How long the legs rest before, in milliseconds.
+    pub after_ms: u64,
+    /// Faults, each with the number of steps since the legs rest. After none it happens before the stream is opened.
+    pub faults: Vec<(usize, Fault)>,
 }
 
 impl Script {
@@ -114,20 +129,25 @@ impl Plan {
         let tuning = tuning(random);
         // Clients may speak TLS to their node.
         lines[0].is_sealed = random.up_to(2) == 0;
-        Self { nodes, lines, hosts, first, faults, limits, has_place, tuning }
+        // Drawn last, so that all else is the same without it.
+        let second = (nodes > 1).then(|| second(random, nodes));
+        Self { nodes, lines, hosts, first, faults, limits, has_place, tuning, second }
     }
 
     /// Without faults, limits and disturbances, over as many nodes as there are lines but one.
     pub fn calm(lines: Vec<Line>, hosts: [Script; 2]) -> Self {
         let (nodes, limits, tuning) = (lines.len() - 1, Limits::default(), Tuning::default());
-        Self { nodes, lines, hosts, first: 0, faults: Vec::new(), limits, has_place: true, tuning }
+        Self { nodes, lines, hosts, first: 0, faults: Vec::new(), limits, has_place: true, tuning, second: None }
     }
 
-    /// Whether nothing hinders the two hosts from seeing each other's end.
-    pub fn is_fair(&self) -> bool {
-        // Where there is no place for it, what a client has left behind is given up after a minute.
-        let may_pause = self.has_place || self.hosts.iter().all(|host| host.stalls.is_none());
-        self.faults.is_empty() && !self.is_limited() && may_pause && self.hosts.iter().all(Script::behaves)
+    /// What the hosts of a stream do.
+    pub fn hosts(&self, stream: usize) -> &[Script; 2] {
+        self.second.as_ref().filter(|_| stream > 0).map_or(&self.hosts, |second| &second.hosts)
+    }
+
+    /// How many of its client's bytes were read together with the request.
+    pub fn first(&self, stream: usize) -> usize {
+        self.second.as_ref().filter(|_| stream > 0).map_or(self.first, |second| second.first)
     }
 
     pub fn is_limited(&self) -> bool {
@@ -160,6 +180,22 @@ fn script(random: &mut Random, polite: bool, most: usize) -> Script {
         (random.up_to(most as u64) as usize, pick(random, &[100, 1500, 5000, 30_000, 200_000, 2_000_000, 2_000_000]))
     });
     Script { writes, finish, reads, stalls, writes_first: false }
+}
+
+fn second(random: &mut Random, nodes: usize) -> Second {
+    let (polite, most) = (random.up_to(2) > 0, pick(random, &[0, 40, 300, 300]));
+    let hosts = [script(random, polite, most), script(random, polite, most)];
+    let first = hosts[0].bytes().min(random.up_to(60) as usize) * random.up_to(1) as usize;
+    let mut lines = [line(random, false), line(random, false)];
+    lines[0].is_sealed = random.up_to(2) == 0;
+    let after_ms = pick(random, &[0, 0, 0, 1, 50, 3000, 100_000]);
+    let is_calm = random.up_to(2) < 2;
+    let mut fault = || {
+        let is_between = random.up_to(2) == 0;
+        (if is_between { 0 } else { steps(random) }, fault(random, nodes))
+    };
+    let faults = if is_calm { Vec::new() } else { vec![fault()] };
+    Second { hosts, first, lines, after_ms, faults }
 }
 
 /// Early ones are as many as late ones.

@@ -1,7 +1,7 @@
 //! TCP connections in virtual time, as their two kernels have them: buffers, windows, ends, resets, and errors that are reported once.
 
 use std::cell::RefCell;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::io::{self, ErrorKind};
 use std::task::Waker;
@@ -34,19 +34,36 @@ pub struct World {
     /// Ends of which their event loops do not know the newest yet.
     pub news: Vec<usize>,
     pub is_traced: bool,
-    /// When something was last acknowledged.
-    pub progress_ms: u64,
 }
 
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
-    at: u64,
-    number: u64,
+    /// When it happens, and its number among those at this time.
+    key: (u64, u64),
     event: Event,
 }
 
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
 /// What happens at a time.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 pub enum Event {
     Arrives(usize, Segment),
     /// The event loop is told of the end once more.
@@ -56,7 +73,7 @@ pub enum Event {
     Forgets(usize, u64),
 }
 
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 pub enum Segment {
     Data(Vec<u8>),
     /// The end; whether close_notify stands before it.
@@ -78,7 +95,6 @@ impl Default for World {
             count: 0,
             news: Vec::new(),
             is_traced: false,
-            progress_ms: 0,
         }
     }
 }
@@ -120,12 +136,12 @@ impl World {
 
     pub fn at(&mut self, at: u64, event: Event) {
         self.count += 1;
-        self.events.push(Reverse(Due { at, number: self.count, event }));
+        self.events.push(Reverse(Due { key: (at, self.count), event }));
     }
 
     /// When the next event is due.
     pub fn next_at(&self) -> Option<u64> {
-        self.events.peek().map(|due| due.0.at)
+        self.events.peek().map(|due| due.0.key.0)
     }
 
     /// Takes the next event, which is due.
@@ -236,7 +252,7 @@ impl World {
             Segment::Reset => self.breaks(end, ErrorKind::ConnectionReset),
             Segment::Ack(acked, edge, has_end) => {
                 if acked > of.acked {
-                    (of.acked, self.progress_ms) = (acked, self.now_ms);
+                    (of.acked, of.progress_ms) = (acked, self.now_ms);
                 }
                 of.edge = of.edge.max(edge);
                 of.end_acked |= has_end;
@@ -407,9 +423,10 @@ impl World {
         self.killed[node] = true;
     }
 
-    /// How much has come to this end, and whether an end has.
-    pub fn came(&self, end: usize) -> (u64, bool) {
-        (self.ends[end].received_total, self.ends[end].was_told_end())
+    /// When something was last acknowledged on one of these connections.
+    pub fn progress_ms(&self, path: &[usize]) -> u64 {
+        let ends = path.iter().flat_map(|connection| &self.ends[2 * connection..][..2]);
+        ends.map(|end| end.progress_ms).max().unwrap_or(0)
     }
 
     /// A host resets.

@@ -149,6 +149,23 @@ fn round_trips_below_a_millisecond_are_not_paced() {
     }
 }
 
+/// The first ten segments leave at once, and so do their acknowledgements arrive: the last of them finds little in flight.
+#[test]
+fn the_first_ten_segments_double_the_window() {
+    let mut path = Path::untried();
+    path.sample.now_us += 80_000;
+    for at in 0..5 {
+        path.sample.delivered += 2;
+        path.sample.delivered_now = 2;
+        path.sample.was_in_flight = 10 - 2 * at;
+        path.sample.rtt_us = Some(80_000);
+        path.sample.srtt_us = 80_000;
+        path.sample.before = Some(Before { delivered: 0, interval_us: 80_000, ..Before::default() });
+        path.control.on_sample(&mut path.window, &path.sample);
+    }
+    assert_eq!(path.window.cwnd, 20);
+}
+
 /// The losses that a timeout marks are not a policer's: the window doubles from four.
 #[test]
 fn a_timeouts_own_losses_do_not_end_the_startup() {

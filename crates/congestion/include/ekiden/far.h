@@ -144,7 +144,8 @@ EK_FN void ek_far_begin(struct ek_far *state, const struct ek_sample *sample)
 	state->round_delivered = sample->delivered;
 	state->round_lost = sample->lost;
 	state->least_us = EK_FAR_NONE;
-	state->most_us = state->used = 0;
+	state->used = state->flags & EK_FAR_STARTUP ? sample->was_in_flight : 0;
+	state->most_us = 0;
 	state->swing = 0;
 	state->marked = 0;
 	state->flags &= ~(EK_FAR_LIMITED | EK_FAR_ANEW);
@@ -181,6 +182,15 @@ EK_FN void ek_far_explore(const struct ek_far_tunables *tunables, struct ek_far 
 		ek_far_confirm(tunables, state, 0, 0);
 }
 
+/* Whether the window is the limit: at least half of it was in flight. The first segments leave at once, and their acknowledgements come
+ * at once: there it counts what was in flight when the round began. */
+EK_FN int ek_far_is_used(const struct ek_far *state, const struct ek_sample *sample)
+{
+	ek_u32 half = state->window / EK_FAR_UNIT / 2;
+
+	return sample->was_in_flight >= half || (half < EK_FAR_FEW / 2 && state->used >= half);
+}
+
 /* An acknowledgement arrived. Returns the window in segments. */
 EK_FN ek_u32 ek_far_sample(const struct ek_far_tunables *tunables, struct ek_far *state, const struct ek_sample *sample)
 {
@@ -213,7 +223,7 @@ EK_FN ek_u32 ek_far_sample(const struct ek_far_tunables *tunables, struct ek_far
 		if (state->flags & EK_FAR_KNOWN)
 			ek_far_explore(tunables, state, sample);
 	}
-	if (state->flags & EK_FAR_STARTUP && sample->was_in_flight >= state->window / EK_FAR_UNIT / 2) {
+	if (state->flags & EK_FAR_STARTUP && ek_far_is_used(state, sample)) {
 		ek_u64 grown = (ek_u64)state->window + (ek_u64)sample->delivered_now * EK_FAR_UNIT;
 		ek_u32 proven = ek_far_proven(state, sample->delivered - state->round_delivered);
 

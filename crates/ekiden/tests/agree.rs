@@ -1,11 +1,13 @@
-//! What a scenario accepts of a tunnel, `ekiden tunnel` accepts too: the lab finds nothing wrong that `scenario check` has not said.
+//! What a scenario accepts, the programs accept that the lab starts for it: it finds nothing wrong that `scenario check` has not said.
 
+use std::cell::Cell;
+use std::error::Error;
 use std::path::Path;
-use std::process::Command;
 
+use ekiden_lab::{NodeFile, check_supported, node_files, write_keys};
+use ekiden_scenario::Scenario;
 use proptest::prelude::*;
-
-const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
+use proptest::test_runner::TestRunner;
 
 /// Two hosts behind the two ends of a tunnel with these keys.
 fn scenario(keys: &str, mtu: u32) -> String {
@@ -17,24 +19,29 @@ fn scenario(keys: &str, mtu: u32) -> String {
     )
 }
 
-/// What the tunnel's two configurations are refused for. `None`: the scenario is refused already.
-fn refused(folder: &Path, text: &str) -> Option<Vec<String>> {
-    let scenario = ekiden_scenario::Scenario::parse(text, "t.toml").ok()?;
-    let (_, tunnel) = scenario.tunnels.get_index(0)?;
-    let mut said = Vec::new();
-    for end in [0, 1] {
-        let file = folder.join("end.toml");
-        std::fs::write(&file, ekiden_lab::tunnel_file(&scenario, 0, tunnel, end)).unwrap();
-        let output = Command::new(EKIDEN).args(["tunnel", "--show-config", "-c"]).arg(&file).output().unwrap();
-        if !output.status.success() {
-            said.push(format!(
-                "{}\n{}",
-                String::from_utf8_lossy(&output.stderr),
-                std::fs::read_to_string(&file).unwrap()
-            ));
-        }
+/// What the configurations of all programs are refused for, and how many there are. `None`: the scenario is refused already.
+fn refused(text: &str) -> Option<(usize, Vec<String>)> {
+    let scenario = Scenario::parse(text, "t.toml").ok().filter(|scenario| check_supported(scenario).is_ok())?;
+    let folder = tempfile::tempdir().unwrap();
+    write_keys(&scenario, folder.path()).unwrap();
+    let files = node_files(&scenario);
+    let said = files.iter().filter_map(|file| {
+        let error = load(folder.path(), file).err()?;
+        Some(format!("{} of {}: {error}\n{}", file.program, file.node, file.text))
+    });
+    Some((files.len(), said.collect()))
+}
+
+fn load(folder: &Path, NodeFile { program, label, text, .. }: &NodeFile) -> Result<(), Box<dyn Error>> {
+    let file = folder.join(label);
+    std::fs::write(&file, text)?;
+    match *program {
+        "proxy" => ekiden_relay::Config::load(&file).map(drop)?,
+        "tunnel" => ekiden_tunnel::Config::load(&file).map(drop)?,
+        "gateway" => ekiden_gateway::Config::load(&file).map(drop)?,
+        other => panic!("{other} is no program"),
     }
-    Some(said)
+    Ok(())
 }
 
 fn keys() -> impl Strategy<Value = String> {
@@ -84,26 +91,134 @@ fn keys() -> impl Strategy<Value = String> {
     })
 }
 
-#[test]
-fn a_tunnel_of_a_scenario_that_is_accepted_is_one_for_the_program() {
-    let folder = tempfile::tempdir().unwrap();
-    let made = Command::new(EKIDEN).args(["keygen", "--shared"]).arg(folder.path().join("key")).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let accepted = std::cell::Cell::new(0);
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
-        cases: 300,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    });
-    let mtus = prop_oneof![Just(576_u32), Just(1500), Just(9000)];
+/// Hosts beside a chain of proxies and routers, with a gateway; which flows there are and how they go.
+fn chain(proxies: usize, next: bool, flows: &[String], gateway: &str) -> String {
+    let mut text = "name = \"t\"\n[node.a]\n[node.b]\n[node.r]\nkind = \"router\"\n".to_owned();
+    let mut ends = vec!["a".to_owned()];
+    for number in 0..proxies {
+        let name = ["p0", "P-1", "p_2-x"][number];
+        let to = if next && number + 1 < proxies {
+            format!("next = [\"{}\"]\n", ["p0", "P-1", "p_2-x"][number + 1])
+        } else {
+            String::new()
+        };
+        text += &format!("[node.\"{name}\"]\nkind = \"proxy\"\n{to}");
+        ends.push(name.into());
+    }
+    ends.extend(["r".to_owned(), "b".to_owned()]);
+    for (number, pair) in ends.windows(2).enumerate() {
+        text += &format!("[link.l{number}]\nends = [\"{}\", \"{}\"]\nrate = \"10Mbit/s\"\n", pair[0], pair[1]);
+    }
+    for (number, flow) in flows.iter().enumerate() {
+        text += &format!("[flow.f{number}]\n{flow}\n");
+    }
+    text + gateway
+}
+
+fn flow() -> impl Strategy<Value = String> {
+    let ends = prop_oneof![Just(("a", "b")), Just(("b", "a")), Just(("a", "p0")), Just(("p0", "b"))];
+    let via = prop_oneof![
+        Just(""),
+        Just("via = [\"p0\"]"),
+        Just("via = [\"p0\", \"P-1\"]"),
+        Just("via = [\"P-1\", \"p0\"]"),
+        Just("via = [\"p0\", \"P-1\", \"p_2-x\"]"),
+        Just("via = [\"p_2-x\", \"p0\"]"),
+        Just("via = [\"p0\", \"auto\", \"P-1\"]"),
+        Just("via = [\"P-1\", \"auto\", \"p0\"]"),
+    ];
+    let more = prop_oneof![
+        Just(""),
+        Just("parallel = 3"),
+        Just("parallel = 1000"),
+        Just("fetch = \"http\""),
+        Just("fetch = \"ftp\""),
+        Just("fetch = \"socks\""),
+        Just("transparent = true"),
+        Just("start = \"1s\""),
+        Just("end = \"drain\""),
+    ];
+    (ends, via, more)
+        .prop_map(|((from, to), via, more)| format!("from = \"{from}\"\nto = \"{to}\"\nbytes = \"1MB\"\n{via}\n{more}"))
+}
+
+fn gateway() -> impl Strategy<Value = String> {
+    let keys = prop_oneof![
+        Just(""),
+        Just("policy = \"delivered\""),
+        Just("policy = \"paper\""),
+        Just("policy = \"paper\"\nrepeats = 1\npart = \"100%\""),
+        Just("policy = \"paper\"\nrepeats = 100000\npart = \"0.0000001%\"\nobserves = \"sent\""),
+        Just("policy = \"paper\"\nrepeats = 100001"),
+        Just("policy = \"paper\"\npart = \"0%\""),
+        Just("repeats = 5"),
+        Just("enabled = false"),
+    ];
+    let flows = prop_oneof![Just("\"f0\""), Just("\"f0\", \"f1\""), Just("\"f1\"")];
+    let node = prop_oneof![Just("r"), Just("p0")];
+    prop_oneof![
+        Just(String::new()),
+        (node, flows, keys)
+            .prop_map(|(node, flows, keys)| format!("[gateway.G-1]\nnode = \"{node}\"\nflows = [{flows}]\n{keys}\n")),
+    ]
+}
+
+/// Draws so many scenarios. Of those that are accepted, the programs accept theirs.
+fn agree(cases: u32, least: usize, scenarios: impl Strategy<Value = String>) {
+    let (accepted, files) = (Cell::new(0), Cell::new(0));
+    let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() });
     runner
-        .run(&(keys(), mtus), |(keys, mtu)| {
-            if let Some(said) = refused(folder.path(), &scenario(&keys, mtu)) {
+        .run(&scenarios, |text| {
+            if let Some((number, said)) = refused(&text) {
                 accepted.set(accepted.get() + 1);
-                prop_assert!(said.is_empty(), "{keys}\n{}", said.join("\n"));
+                files.set(files.get() + number);
+                prop_assert!(said.is_empty(), "{text}\n{}", said.join("\n"));
             }
             Ok(())
         })
         .unwrap();
-    assert!(accepted.get() > 60, "only {} were accepted by the scenario", accepted.get());
+    let (accepted, files) = (accepted.get(), files.get());
+    assert!(accepted > least && files > least, "{accepted} were accepted, with {files} files of programs");
+}
+
+#[test]
+fn a_tunnel_of_a_scenario_that_is_accepted_is_one_for_the_program() {
+    let mtus = prop_oneof![Just(576_u32), Just(1500), Just(9000)];
+    agree(300, 60, (keys(), mtus).prop_map(|(keys, mtu)| scenario(&keys, mtu)));
+}
+
+#[test]
+fn proxies_and_gateways_of_a_scenario_that_is_accepted_are_some_for_the_programs() {
+    let chains = (1..4_usize, any::<bool>(), prop::collection::vec(flow(), 0..3), gateway());
+    agree(2_000, 200, chains.prop_map(|(proxies, next, flows, gateway)| chain(proxies, next, &flows, &gateway)));
+}
+
+#[test]
+fn the_scenarios_that_come_along_are_some_for_the_programs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folders = [
+        "scenarios",
+        "scenarios/s0",
+        "scenarios/s1",
+        "scenarios/s2",
+        "scenarios/s4",
+        "scenarios/tunnel",
+        "crates/scenario/tests",
+    ];
+    let mut files = 0;
+    for folder in folders {
+        for entry in std::fs::read_dir(root.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let Some(text) =
+                path.extension().filter(|end| *end == "toml").and_then(|_| std::fs::read_to_string(&path).ok())
+            else {
+                continue;
+            };
+            if let Some((number, said)) = refused(&text) {
+                files += number;
+                assert!(said.is_empty(), "{}: {}", path.display(), said.join("\n"));
+            }
+        }
+    }
+    assert!(files > 30, "only {files} files of programs");
 }

@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 use crate::error::building;
 use crate::network::device_name;
+use crate::node_file::{NodeFile, address};
 use crate::ports::flow_port;
-use crate::programs::NodeFile;
 use crate::{Error, Lab};
 
 /// What of a gateway's flows its configuration tells.
@@ -61,24 +61,43 @@ fn stretches(flow: &Flow) -> impl Iterator<Item = (&str, &str)> {
     stops().zip(stops().skip(1)).map(|(from, to)| (from.as_str(), to.as_str()))
 }
 
-impl Lab {
-    /// Starts `ekiden gateway` for every gateway that is enabled.
-    pub(crate) fn start_gateways(&mut self) -> Result<(), Error> {
-        let scenario = self.scenario.clone();
-        let mut files = Vec::new();
-        for (number, (name, gateway)) in scenario.gateways.iter().enumerate() {
-            if let Some((device, watched)) = on_device(&scenario, gateway) {
-                let text = self.gateway_config(name, gateway, &device, &watched)?;
-                files.push(NodeFile { node: gateway.node.clone(), label: format!("gateway{number}"), text });
-            }
+/// The configuration of every gateway that is enabled.
+pub(crate) fn files(scenario: &Scenario) -> Vec<NodeFile> {
+    let mut files = Vec::new();
+    for (number, (name, gateway)) in scenario.gateways.iter().enumerate() {
+        if let Some((device, watched)) = on_device(scenario, gateway) {
+            let text = file(scenario, name, gateway, &device, &watched);
+            let label = format!("gateway-{number}");
+            files.push(NodeFile { program: "gateway", node: gateway.node.clone(), label, text });
         }
-        if files.is_empty() {
-            return Ok(());
-        }
-        let place = self.directory()?;
-        self.start_ekiden("gateway", &place, &files)
     }
+    files
+}
 
+fn file(scenario: &Scenario, name: &str, gateway: &Gateway, device: &str, watched: &Watched) -> String {
+    let addresses = |nodes: &mut dyn Iterator<Item = &str>| {
+        let mut addresses: Vec<String> = nodes.map(|node| address(scenario, node).to_string()).collect();
+        addresses.sort();
+        addresses.dedup();
+        addresses
+    };
+    let sources = addresses(&mut watched.pairs.iter().map(|pair| pair.0));
+    let destinations = addresses(&mut watched.pairs.iter().map(|pair| pair.1));
+    let mut text =
+        format!("device = {device:?}\n\n[group.{name}]\nsources = {sources:?}\ndestinations = {destinations:?}\n");
+    if let Some(ports) = &watched.ports {
+        let _ = writeln!(text, "destination_ports = \"{}-{}\"", ports.start(), ports.end());
+    }
+    let policy = if gateway.policy == GatewayPolicy::Paper { "paper" } else { "delivered" };
+    let _ = writeln!(text, "policy = \"{policy}\"");
+    if let Some(paper) = &gateway.paper {
+        let observes = if paper.observes == ObservedFlow::Sent { "sent" } else { "acknowledged" };
+        let _ = writeln!(text, "repeats = {}\npart = \"{}\"\nobserves = \"{observes}\"", paper.repeats, paper.part);
+    }
+    text
+}
+
+impl Lab {
     /// What gateways have found since `origin_us` of the monotonic clock.
     pub(crate) fn gateway_events(&self, origin_us: u64) -> Result<Vec<Event>, Error> {
         let mut events = Vec::new();
@@ -95,30 +114,6 @@ impl Lab {
             }
         }
         Ok(events)
-    }
-
-    fn gateway_config(&self, name: &str, gateway: &Gateway, device: &str, watched: &Watched) -> Result<String, Error> {
-        let addresses = |nodes: &mut dyn Iterator<Item = &str>| {
-            let mut addresses =
-                nodes.map(|node| Ok(self.address(node)?.to_string())).collect::<Result<Vec<_>, Error>>()?;
-            addresses.sort();
-            addresses.dedup();
-            Ok::<_, Error>(addresses)
-        };
-        let sources = addresses(&mut watched.pairs.iter().map(|pair| pair.0))?;
-        let destinations = addresses(&mut watched.pairs.iter().map(|pair| pair.1))?;
-        let mut text =
-            format!("device = {device:?}\n\n[group.{name}]\nsources = {sources:?}\ndestinations = {destinations:?}\n");
-        if let Some(ports) = &watched.ports {
-            let _ = writeln!(text, "destination_ports = \"{}-{}\"", ports.start(), ports.end());
-        }
-        let policy = if gateway.policy == GatewayPolicy::Paper { "paper" } else { "delivered" };
-        let _ = writeln!(text, "policy = \"{policy}\"");
-        if let Some(paper) = &gateway.paper {
-            let observes = if paper.observes == ObservedFlow::Sent { "sent" } else { "acknowledged" };
-            let _ = writeln!(text, "repeats = {}\npart = \"{}\"\nobserves = \"{observes}\"", paper.repeats, paper.part);
-        }
-        Ok(text)
     }
 
     /// Asks a running `ekiden COMMAND` for its status.

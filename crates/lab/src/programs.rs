@@ -9,15 +9,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use ekiden_scenario::Scenario;
+
 use crate::error::building;
-use crate::{Error, Lab, sandbox};
+use crate::node_file::NodeFile;
+use crate::{Error, Lab, gateways, proxies, sandbox, tunnels};
 
 /// How long a program may take until it is ready.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(30);
-/// The line of a configuration that names the lab's key. Connections between nodes are plain: the lab compares ways over a
-/// distance, none of them with encryption.
-pub(crate) const PLAIN_KEY: &str = "plain_key_file = \"key\"\n";
-
 /// Where programs are that a search path need not have.
 const PLACES: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
@@ -28,12 +27,19 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     places.map(|place| place.join(program)).find(|file| file.is_file())
 }
 
-/// A configuration, and the node where a program with it is to run.
-pub(crate) struct NodeFile {
-    pub node: String,
-    /// The file's name, which no other file has.
-    pub label: String,
-    pub text: String,
+/// The configurations of all of ekiden's programs that a scenario needs, in the order in which they are to be started. They want the files of
+/// [`write_keys`] beside them.
+pub fn node_files(scenario: &Scenario) -> Vec<NodeFile> {
+    [tunnels::files(scenario), gateways::files(scenario), proxies::files(scenario)].into_iter().flatten().collect()
+}
+
+/// Writes the key that all nodes share into the folder `place`, and those of an overlay's nodes with the file that lists them.
+///
+/// # Errors
+/// [`Error::Build`].
+pub fn write_keys(scenario: &Scenario, place: &Path) -> Result<(), Error> {
+    write_key(&place.join("key")).map_err(building("write the nodes' key"))?;
+    proxies::write_members(scenario, place)
 }
 
 impl Lab {
@@ -43,9 +49,17 @@ impl Lab {
     /// # Errors
     /// [`Error::NoProgram`] if one is missing here; [`Error::Node`] with what the program said; [`Error::Build`] if a configuration cannot be written.
     pub fn start_nodes(&mut self) -> Result<(), Error> {
-        self.start_tunnels()?;
-        self.start_gateways()?;
-        self.start_proxies()?;
+        let files = node_files(&self.scenario);
+        if !files.is_empty() {
+            let place = self.directory()?;
+            // Tunnels first: the others' connections may go through them.
+            for files in files.chunk_by(|one, next| one.program == next.program) {
+                self.start_ekiden(&place, files)?;
+                if files[0].program == tunnels::PROGRAM {
+                    self.await_tunnels()?;
+                }
+            }
+        }
         self.start_peers()
     }
 
@@ -55,22 +69,17 @@ impl Lab {
         let place = sandbox::run_directory().map_or_else(std::env::temp_dir, Path::to_path_buf);
         let directory =
             tempfile::Builder::new().prefix("nodes-").tempdir_in(place).map_err(building("make a directory"))?;
-        write_key(&directory.path().join("key")).map_err(building("write the nodes' key"))?;
+        write_keys(&self.scenario, directory.path())?;
         let place = directory.path().to_owned();
         self.directories.push(directory);
         Ok(place)
     }
 
-    /// Starts `ekiden COMMAND` with each configuration, which it writes into `place`, and waits until all are ready.
-    pub(crate) fn start_ekiden(
-        &mut self,
-        command: &'static str,
-        place: &Path,
-        files: &[NodeFile],
-    ) -> Result<(), Error> {
+    /// Starts `ekiden PROGRAM` with each configuration, which it writes into `place`, and waits until all are ready.
+    fn start_ekiden(&mut self, place: &Path, files: &[NodeFile]) -> Result<(), Error> {
         let program = std::env::current_exe().map_err(building("find this program"))?;
         let mut waiting = Vec::new();
-        for NodeFile { node, label, text } in files {
+        for NodeFile { program: command, node, label, text } in files {
             let file = place.join(format!("{label}.toml"));
             fs::write(&file, text).map_err(building(format!("write {}", file.display())))?;
             let log = place.join(format!("{label}.log"));
@@ -80,9 +89,9 @@ impl Lab {
             starting.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
             self.start(node, &mut starting)?;
             let output = self.programs.last_mut().and_then(|program| program.stdout.take());
-            waiting.push((node.clone(), log, output.map(await_ready)));
+            waiting.push((*command, node.clone(), log, output.map(await_ready)));
         }
-        for (node, log, ready) in waiting {
+        for (command, node, log, ready) in waiting {
             let is_ready = ready.is_some_and(|ready| ready.recv_timeout(START_LIMIT).is_ok());
             if !is_ready {
                 let said = fs::read_to_string(&log).unwrap_or_default();

@@ -1,59 +1,64 @@
 //! The proxies of a scenario: this same program, run in their nodes with configurations made from the scenario.
 
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::{fs, io};
 
 use ekiden_keys::Identity;
-use ekiden_scenario::{Flow, Node, NodeKind, Program};
+use ekiden_scenario::{Flow, Node, NodeKind, Program, Scenario};
 
 use crate::error::building;
 use crate::network::device_name;
+use crate::node_file::{NodeFile, PLAIN_KEY, address};
 use crate::ports::{HTTP_PORT, LEG_PORT, SOCKS_PORT, TAKEN_PORT, data_port, entry_port, flow_port};
-use crate::programs::{NodeFile, PLAIN_KEY};
-use crate::{Error, Lab, tunnels};
+use crate::{Error, tunnels};
 
 /// The file of the nodes of the overlay, beside their configurations.
 const MEMBERS: &str = "members.toml";
 
-impl Lab {
-    /// Starts `ekiden proxy` on every proxy node and waits until all listen: for SOCKS5 on [`SOCKS_PORT`] and for
-    /// HTTP on [`HTTP_PORT`] of the node's address, both leading through the node's `next`; for other proxies on
-    /// [`LEG_PORT`]; and for every flow `via` the node first, on a port of its own.
-    pub(crate) fn start_proxies(&mut self) -> Result<(), Error> {
-        let scenario = self.scenario.clone();
-        let is_own = |node: &Node| node.kind == NodeKind::Proxy && node.program == Program::Ekiden;
-        let proxies = scenario.nodes.iter().filter(|(_, node)| is_own(node));
-        let mut files = Vec::new();
-        for (name, node) in proxies {
-            files.push(NodeFile { node: name.clone(), label: name.clone(), text: self.proxy_config(name, node)? });
-        }
-        if files.is_empty() {
-            return Ok(());
-        }
-        let place = self.directory()?;
-        self.write_members(&place)?;
-        self.start_ekiden("proxy", &place, &files)
+/// The configuration of every node that is an ekiden proxy: it listens for SOCKS5 on [`SOCKS_PORT`] and for HTTP on [`HTTP_PORT`] of the
+/// node's address, both leading through the node's `next`; for other proxies on [`LEG_PORT`]; and for every flow `via` the node first, on a
+/// port of its own.
+pub(crate) fn files(scenario: &Scenario) -> Vec<NodeFile> {
+    let is_own = |node: &Node| node.kind == NodeKind::Proxy && node.program == Program::Ekiden;
+    let proxies = scenario.nodes.iter().filter(|(_, node)| is_own(node));
+    let file = |(name, node): (&String, &Node)| NodeFile {
+        program: "proxy",
+        node: name.clone(),
+        label: format!("proxy-{name}"),
+        text: Proxies { scenario }.file(name, node),
+    };
+    proxies.map(file).collect()
+}
+
+/// Writes a key for each node of the overlay, and the file of them all.
+pub(crate) fn write_members(scenario: &Scenario, place: &Path) -> Result<(), Error> {
+    let mut text = String::new();
+    for name in scenario.members() {
+        let identity = Identity::generate(&place.join(key_file(name))).map_err(io::Error::other);
+        let fingerprint = identity.map_err(building(format!("write the key of node '{name}'")))?.fingerprint();
+        let address = address(scenario, name);
+        let _ = writeln!(text, "[node.{name}]\naddress = \"{address}:{LEG_PORT}\"\nfingerprint = \"{fingerprint}\"\n");
+    }
+    match text.is_empty() {
+        true => Ok(()),
+        false => fs::write(place.join(MEMBERS), text).map_err(building("write the file of the overlay's nodes")),
+    }
+}
+
+/// The proxies of a scenario.
+struct Proxies<'a> {
+    scenario: &'a Scenario,
+}
+
+impl Proxies<'_> {
+    fn address(&self, node: &str) -> Ipv4Addr {
+        address(self.scenario, node)
     }
 
-    /// Writes a key for each node of the overlay, and the file of them all.
-    fn write_members(&self, place: &Path) -> Result<(), Error> {
-        let mut text = String::new();
-        for name in self.scenario.members() {
-            let identity = Identity::generate(&place.join(key_file(name))).map_err(io::Error::other);
-            let fingerprint = identity.map_err(building(format!("write the key of node '{name}'")))?.fingerprint();
-            let address = self.address(name)?;
-            let _ =
-                writeln!(text, "[node.{name}]\naddress = \"{address}:{LEG_PORT}\"\nfingerprint = \"{fingerprint}\"\n");
-        }
-        match text.is_empty() {
-            true => Ok(()),
-            false => fs::write(place.join(MEMBERS), text).map_err(building("write the file of the overlay's nodes")),
-        }
-    }
-
-    fn proxy_config(&self, name: &str, node: &Node) -> Result<String, Error> {
-        let own = self.address(name)?;
+    fn file(&self, name: &str, node: &Node) -> String {
+        let own = self.address(name);
         let is_member = self.scenario.members().contains(&name);
         // Plain legs: the lab compares ways over a distance, none of them with encryption. Nodes of an overlay know each other by their keys,
         // and so have TLS.
@@ -73,11 +78,11 @@ impl Lab {
         let mut routes = String::new();
         for (index, flow) in self.scenario.flows.values().enumerate() {
             if flow.fetch.is_some() {
-                routes += &self.route_back(name, index, flow)?;
+                routes += &self.route_back(name, index, flow);
                 continue;
             }
             let Some((_, rest)) = flow.via.split_first().filter(|(first, _)| *first == name) else { continue };
-            let to = format!("{}:{}", self.address(&flow.to)?, flow_port(index));
+            let to = format!("{}:{}", self.address(&flow.to), flow_port(index));
             if flow.transparent {
                 if !rest.is_empty() {
                     let _ = write!(routes, "\n[[route]]\nto = [\"{to}\"]\nvia = {rest:?}\n");
@@ -103,7 +108,7 @@ impl Lab {
             false => {
                 let is_other = |(peer, node): &(&String, &Node)| node.kind == NodeKind::Proxy && *peer != name;
                 for (peer, _) in self.scenario.nodes.iter().filter(is_other) {
-                    let address = self.address(peer)?;
+                    let address = self.address(peer);
                     let _ = write!(text, "\n[peer.{peer}]\naddress = \"{address}:{LEG_PORT}\"\n{PLAIN_KEY}");
                 }
             }
@@ -115,8 +120,7 @@ impl Lab {
             .flows
             .values()
             .filter(|flow| flow.transparent && flow.via.last().is_some_and(|last| last == name));
-        let mut clients =
-            behind.map(|flow| Ok(format!("{}/32", self.address(&flow.from)?))).collect::<Result<Vec<_>, Error>>()?;
+        let mut clients: Vec<String> = behind.map(|flow| format!("{}/32", self.address(&flow.from))).collect();
         clients.sort();
         clients.dedup();
         if !clients.is_empty() {
@@ -126,7 +130,7 @@ impl Lab {
         if !node.next.is_empty() {
             let _ = write!(text, "\n[[route]]\nto = [\"*\"]\nvia = {:?}\n", node.next);
         }
-        Ok(text)
+        text
     }
 
     /// The listener of a proxy that takes the connections of transparent flows as they pass, and leaves all others alone.
@@ -158,14 +162,14 @@ impl Lab {
     }
 
     /// The route of a proxy to which the receiver of a fetched flow connects, over the other proxies to the sender.
-    fn route_back(&self, name: &str, index: usize, flow: &Flow) -> Result<String, Error> {
+    fn route_back(&self, name: &str, index: usize, flow: &Flow) -> String {
         let others: Vec<&String> = match flow.via.split_last() {
             Some((last, others)) if last == name && !others.is_empty() => others.iter().rev().collect(),
-            _ => return Ok(String::new()),
+            _ => return String::new(),
         };
-        let sender = self.address(&flow.from)?;
+        let sender = self.address(&flow.from);
         let to = [flow_port(index), data_port(index)].map(|port| format!("{sender}:{port}"));
-        Ok(format!("\n[[route]]\nto = {to:?}\nvia = {others:?}\n"))
+        format!("\n[[route]]\nto = {to:?}\nvia = {others:?}\n")
     }
 }
 

@@ -58,8 +58,22 @@ pub fn check_congestion_controls(scenario: &Scenario) -> Result<(), Error> {
     }
 }
 
-/// The proxies are ekiden nodes, so no chain may be longer than a node accepts.
+/// The proxies are ekiden nodes, so no chain may be longer than a node accepts. Nodes of an overlay have no other peers than each other, to
+/// which only paths of their choice lead.
 fn chains(scenario: &Scenario) -> Result<(), Error> {
+    if !scenario.members().is_empty() {
+        if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| !node.next.is_empty()) {
+            return only_simulated(
+                format!("node.{name}.next"),
+                "leave it out where another flow has \"auto\" in its 'via'",
+            );
+        }
+        let is_fixed = |flow: &Flow| flow.via.chosen().is_none() && flow.via.len() > 1;
+        if let Some((name, _)) = scenario.flows.iter().find(|(_, flow)| is_fixed(flow)) {
+            let instead = "name one proxy, or two with \"auto\" between them as another flow does";
+            return only_simulated(format!("flow.{name}.via"), instead);
+        }
+    }
     let instead = |most: usize| format!("name at most {most} proxies");
     if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| node.next.len() > MAX_CHAIN) {
         return only_simulated(format!("node.{name}.next"), instead(MAX_CHAIN));

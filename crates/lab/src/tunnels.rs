@@ -1,7 +1,6 @@
 //! The tunnels of a scenario: `ekiden tunnel` at both ends of each, with configurations made from the scenario.
 
 use std::fmt::Write as _;
-use std::net::Ipv4Addr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use ekiden_record::TunnelDirection;
 use ekiden_scenario::{Discipline, Pull, Queue, Scenario, Tcp, Tunnel};
 use serde::Deserialize;
 
-use crate::programs::{NodeFile, PLAIN_KEY};
+use crate::node_file::{NodeFile, PLAIN_KEY, address};
 use crate::{Error, Lab};
 
 /// How long the two ends of a tunnel may take until all of their connections are there.
@@ -28,23 +27,26 @@ pub(crate) fn all_tcp(scenario: &Scenario) -> impl Iterator<Item = (&str, &Tcp)>
     scenario.nodes.keys().filter_map(|node| Some((node.as_str(), tcp_of(scenario, node)?)))
 }
 
+/// The subcommand of `ekiden`.
+pub(crate) const PROGRAM: &str = "tunnel";
+
+/// The configurations of both ends of every tunnel.
+pub(crate) fn files(scenario: &Scenario) -> Vec<NodeFile> {
+    let mut files = Vec::new();
+    for (number, tunnel) in scenario.tunnels.values().enumerate() {
+        // The end that listens first, so that the other one finds it.
+        for end in [1, 0] {
+            let (node, label) = (tunnel.ends[end].clone(), format!("tunnel-{number}-{end}"));
+            files.push(NodeFile { program: PROGRAM, node, label, text: file(scenario, number, tunnel, end) });
+        }
+    }
+    files
+}
+
 impl Lab {
-    /// Starts `ekiden tunnel` at both ends of every tunnel, and waits until all connections are there.
-    pub(crate) fn start_tunnels(&mut self) -> Result<(), Error> {
-        let scenario = self.scenario.clone();
-        let mut files = Vec::new();
-        for (number, tunnel) in scenario.tunnels.values().enumerate() {
-            // The end that listens first, so that the other one finds it.
-            for end in [1, 0] {
-                let (node, label) = (tunnel.ends[end].clone(), format!("tunnel{number}-{end}"));
-                files.push(NodeFile { node, label, text: tunnel_file(&scenario, number, tunnel, end) });
-            }
-        }
-        if files.is_empty() {
-            return Ok(());
-        }
-        let place = self.directory()?;
-        self.start_ekiden("tunnel", &place, &files)?;
+    /// Waits until all connections of all tunnels are there.
+    pub(crate) fn await_tunnels(&self) -> Result<(), Error> {
+        let scenario = &self.scenario;
         let start = Instant::now();
         for (number, (name, tunnel)) in scenario.tunnels.iter().enumerate() {
             while !self.has_met(number, tunnel)? {
@@ -103,13 +105,9 @@ impl Lab {
     }
 }
 
-/// The configuration of one end of a scenario's tunnel, `ends[end]`, for `ekiden tunnel`. It wants the key of all nodes in the file `key`
-/// beside it.
-pub fn tunnel_file(scenario: &Scenario, number: usize, tunnel: &Tunnel, end: usize) -> String {
-    let address = |node: &str| {
-        let index = scenario.nodes.get_index_of(node);
-        index.and_then(ekiden_scenario::address).unwrap_or(Ipv4Addr::UNSPECIFIED)
-    };
+/// The configuration of one end of a scenario's tunnel, `ends[end]`.
+fn file(scenario: &Scenario, number: usize, tunnel: &Tunnel, end: usize) -> String {
+    let address = |node: &str| address(scenario, node);
     let port = port(number);
     let mtu = mtu(scenario, tunnel);
     let [own, other] = [end, 1 - end].map(|end| &tunnel.ends[end]);

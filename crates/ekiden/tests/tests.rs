@@ -9,6 +9,7 @@ mod circles;
 mod dependencies;
 mod docs;
 mod errors;
+mod every_key;
 mod experiment;
 mod help;
 mod judge;

@@ -1,8 +1,12 @@
 //! `ekiden status`.
 
+#[cfg(feature = "measure")]
+mod measuring;
+
 use ekiden_gateway::status as gateway;
 use ekiden_relay::status::{LimitStatus, Open, Running, ask, processes};
 use ekiden_report::Table;
+use ekiden_service::process::Process;
 use ekiden_service::status::StatusError;
 use ekiden_service::status_socket::names;
 use ekiden_tunnel::status as tunnel;
@@ -13,12 +17,12 @@ use crate::out::{self, Width};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLES: &str = "Examples:
-    # all nodes, tunnels and gateways that run here
+    # all that runs here
     ekiden status
     # one node, for other programs
     ekiden status island --json";
 
-/// Show what of ekiden runs here: nodes with their listeners, streams and limits, tunnels and gateways.
+/// Show what of ekiden runs here: nodes with their listeners, streams and limits, tunnels, gateways, monitors and measuring servers.
 ///
 /// Asks the programs of this network namespace. They answer root and their own user. What runs as another user is asked as that one, also by
 /// root: `runuser -u USER -- ekiden status`. `ekiden overlay status`, `ekiden tunnel status` and
@@ -44,6 +48,31 @@ struct Found {
     tunnels: Option<Vec<tunnel::TunnelStatus>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gateways: Option<Vec<gateway::GatewayStatus>>,
+    #[cfg(feature = "measure")]
+    #[serde(flatten)]
+    measuring: Option<measuring::Found>,
+}
+
+impl Found {
+    /// Only these nodes.
+    fn nodes(nodes: Vec<Running>) -> Self {
+        Self {
+            nodes,
+            tunnels: None,
+            gateways: None,
+            #[cfg(feature = "measure")]
+            measuring: None,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        let is_empty = self.nodes.is_empty()
+            && self.tunnels.as_ref().is_none_or(Vec::is_empty)
+            && self.gateways.as_ref().is_none_or(Vec::is_empty);
+        #[cfg(feature = "measure")]
+        let is_empty = is_empty && self.measuring.as_ref().is_none_or(measuring::Found::is_empty);
+        is_empty
+    }
 }
 
 /// Asks, and prints the answers.
@@ -63,7 +92,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// What runs, and why some programs have not told.
 fn find(node: Option<&str>) -> Result<(Found, Vec<StatusError>), StatusError> {
     let is_meant = |running: &Running| match node {
-        Some(node) => running.node == node || running.pid.to_string() == node,
+        Some(node) => running.node == node || running.process.pid.to_string() == node,
         None => true,
     };
     let mut silent = Vec::new();
@@ -71,7 +100,7 @@ fn find(node: Option<&str>) -> Result<(Found, Vec<StatusError>), StatusError> {
         answers(&processes(), |process| ask(*process), &mut silent).into_iter().filter(is_meant).collect();
     if let Some(node) = node {
         return match (nodes.is_empty(), silent.pop()) {
-            (false, _) => Ok((Found { nodes, tunnels: None, gateways: None }, Vec::new())),
+            (false, _) => Ok((Found::nodes(nodes), Vec::new())),
             (true, Some(error)) => Err(error),
             (true, None) => Err(StatusError::Nobody(format!("no node '{node}' runs in this network namespace"))),
         };
@@ -79,14 +108,21 @@ fn find(node: Option<&str>) -> Result<(Found, Vec<StatusError>), StatusError> {
     let devices = |beginning: &str| names(beginning).unwrap_or_default();
     let tunnels = answers(&devices(&tunnel::socket_name("")), |device| tunnel::ask(device), &mut silent);
     let gateways = answers(&devices(&gateway::socket_name("")), |device| gateway::ask(device), &mut silent);
-    if nodes.is_empty() && tunnels.is_empty() && gateways.is_empty() {
+    let found = Found {
+        nodes,
+        tunnels: Some(tunnels),
+        gateways: Some(gateways),
+        #[cfg(feature = "measure")]
+        measuring: Some(measuring::Found::ask(&mut silent)),
+    };
+    if found.is_empty() {
         return Err(silent.pop().unwrap_or_else(|| {
             StatusError::Nobody(
-                "no node, tunnel or gateway runs in this network namespace; `ip netns exec NAME ekiden status` asks in another one".into(),
+                "nothing of ekiden runs in this network namespace; `ip netns exec NAME ekiden status` asks in another one".into(),
             )
         }));
     }
-    Ok((Found { nodes, tunnels: Some(tunnels), gateways: Some(gateways) }, silent))
+    Ok((found, silent))
 }
 
 /// What those tell who answer. All are asked at once: a process that is stopped answers late. Those that have ended meanwhile are none.
@@ -115,16 +151,23 @@ fn text(found: &Found, columns: Option<usize>) -> String {
     let tunnels = found.tunnels.iter().flatten().map(|tunnel| {
         let up = tunnel.peers.iter().flat_map(|peer| &peer.connections).filter(|connection| connection.is_up).count();
         let all = tunnel.peers.iter().flat_map(|peer| &peer.connections).count();
-        format!("tunnel {} of {}: {up} of {all} connections are up\n", tunnel.device, tunnel.name)
+        let process = process(&tunnel.process);
+        format!("tunnel {} of {}: {up} of {all} connections are up; {process}\n", tunnel.device, tunnel.name)
     });
     let gateways = found.gateways.iter().flatten().map(|gateway| {
         let streams: u64 = gateway.groups.iter().map(|group| group.streams).sum();
         let (streams, groups) = (out::amount(streams as usize, "stream"), out::amount(gateway.groups.len(), "group"));
-        format!("gateway on {}: {streams} in {groups}\n", gateway.device)
+        format!("gateway on {}: {streams} in {groups}; {}\n", gateway.device, process(&gateway.process))
     });
     blocks.extend(tunnels);
     blocks.extend(gateways);
+    #[cfg(feature = "measure")]
+    blocks.extend(found.measuring.iter().flat_map(|measuring| measuring.blocks(columns)));
     blocks.join("\n")
+}
+
+fn process(process: &Process) -> String {
+    format!("process {}, for {}, ekiden {}", process.pid, out::ago(process.running_s as f64), process.version)
 }
 
 fn of_node(running: &Running, columns: Option<usize>) -> String {
@@ -134,13 +177,11 @@ fn of_node(running: &Running, columns: Option<usize>) -> String {
         ""
     };
     let mut text = format!(
-        "node {}: {} of {}; {state}process {}, for {}, ekiden {}\n",
+        "node {}: {} of {}; {state}{}\n",
         running.node,
         out::amount(running.streams as usize, "stream"),
         out::amount(running.clients as usize, "client"),
-        running.pid,
-        out::ago(running.running_s as f64),
-        running.version
+        process(&running.process)
     );
     let mut table = |head: &[&str], rows: Vec<Vec<String>>| {
         if !rows.is_empty() {

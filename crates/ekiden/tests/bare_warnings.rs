@@ -24,7 +24,6 @@ const BARE: &[(&str, usize, &str)] = &[
     ("relay/src/node/membership.rs", 4, "at a reload, at the end, or when members change"),
     ("relay/src/node/overlay.rs", 2, "once, and at a reload"),
     ("relay/src/node/process.rs", 9, "at the start, at a reload, once a day, at the end, or when members change"),
-    ("relay/src/node/status.rs", 1, "once at the start"),
     ("relay/src/pool.rs", 1, "once until connections to the node last for seconds again"),
     ("relay/src/shared.rs", 1, "once at the start"),
     ("service/src/announce.rs", 1, "once at the start"),
@@ -33,6 +32,7 @@ const BARE: &[(&str, usize, &str)] = &[
         3,
         "once for each reason for which a file of the operator's is not taken, when it becomes empty, and when it never stays",
     ),
+    ("service/src/process.rs", 1, "once at the start"),
     ("service/src/reload.rs", 2, "at a reload"),
     ("service/src/throttle.rs", 1, "the throttle itself"),
     (

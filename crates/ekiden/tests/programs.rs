@@ -5,7 +5,7 @@ use libtest_mimic::Trial;
 
 const SCRIPT: &str = include_str!("programs/programs.sh");
 
-/// Each program: its command, its configuration, and how its status is asked.
+/// Each program: its command, its configuration, and what `ekiden status --json` lists it among.
 const PROGRAMS: &[(&str, &[(&str, &str)])] = &[
     (
         "proxy",
@@ -13,7 +13,7 @@ const PROGRAMS: &[(&str, &[(&str, &str)])] = &[
             ("COMMAND", "proxy"),
             ("FILE", "[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\n"),
             ("CHANGE", "[limits]\nidle = \"1h\"\n"),
-            ("STATUS", "status"),
+            ("AMONG", "nodes"),
         ],
     ),
     (
@@ -25,7 +25,7 @@ const PROGRAMS: &[(&str, &[(&str, &str)])] = &[
                 "key_file = \"node.key\"\n[device]\nname = \"tun7\"\naddresses = [\"10.77.0.1/24\"]\n[listen]\naddress = \"127.0.0.1:7100\"\n[peer.island]\nfingerprint = \"$PRINT\"\nallowed = [\"10.77.0.2/32\"]\n",
             ),
             ("CHANGE", "connections = 2\n"),
-            ("STATUS", "tunnel status tun7"),
+            ("AMONG", "tunnels"),
         ],
     ),
     (
@@ -34,7 +34,7 @@ const PROGRAMS: &[(&str, &[(&str, &str)])] = &[
             ("COMMAND", "gateway"),
             ("FILE", "device = \"wan0\"\n[group.all]\nsources = [\"10.1.0.0/16\"]\n"),
             ("CHANGE", "hold = \"2s\"\n"),
-            ("STATUS", "gateway status wan0"),
+            ("AMONG", "gateways"),
         ],
     ),
     (
@@ -46,7 +46,7 @@ const PROGRAMS: &[(&str, &[(&str, &str)])] = &[
                 "interval = \"1h\"\noffset = \"30min\"\nhistory = \"h.sqlite\"\n[target.one]\niperf3 = \"127.0.0.1:5201\"\n",
             ),
             ("CHANGE", "streams = 2\n"),
-            ("STATUS", "measure monitor show h.sqlite"),
+            ("AMONG", "monitors"),
         ],
     ),
     (
@@ -58,7 +58,7 @@ const PROGRAMS: &[(&str, &[(&str, &str)])] = &[
                 "key_file = \"node.key\"\n[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:7000\"\nnodes = { island = \"$PRINT\" }\n",
             ),
             ("CHANGE", "[limits]\nidle = \"1h\"\n"),
-            ("STATUS", ""),
+            ("AMONG", "measuring_servers"),
         ],
     ),
 ];

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ekiden_net::privileges::{Capability, has, keep_only};
 use ekiden_net::{device, patience};
+use ekiden_service::process::Process;
 use ekiden_service::{Asked, Signals, announce, reload, status_socket};
 use ekiden_units::Time;
 use tokio::net::UnixListener;
@@ -267,7 +268,7 @@ impl Keeper {
         GatewayStatus {
             device: self.config.device.clone(),
             hook: hook_name(self.hook).into(),
-            running_s: self.began.elapsed().as_secs(),
+            process: Process::since(self.began.into_std()),
             memory_bytes: memory.0 + memory.1,
             counters: self.gateway.counters().unwrap_or_default().into(),
             events: throttlings.last(),

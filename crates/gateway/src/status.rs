@@ -1,5 +1,6 @@
 //! What a running gateway says of itself, and how it is asked: on a socket that is named after its device.
 
+use ekiden_service::process::Process;
 use ekiden_service::status::{StatusError, Whose, ask as ask_status};
 use serde::{Deserialize, Serialize};
 
@@ -9,12 +10,13 @@ use crate::pins;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GatewayStatus {
+    /// Its process.
+    #[serde(flatten)]
+    pub process: Process,
     /// Its network device.
     pub device: String,
     /// By what the kernel runs its programs: `tcx` or `clsact`.
     pub hook: String,
-    /// For how many seconds it has run.
-    pub running_s: u64,
     /// What was counted since its programs were loaded.
     pub counters: Counters,
     /// How many streams of IPv4 there is room for.
@@ -159,5 +161,5 @@ pub fn ask(device: &str) -> Result<GatewayStatus, StatusError> {
             "no gateway runs on the device '{device}' here; `ip link` shows the devices of this network namespace"
         ),
     };
-    ask_status(&socket_name(device), Whose { kind: "gateway on", name: device.into() }, nobody)
+    ask_status(&socket_name(device), Whose { kind: "gateway on".into(), name: device.into() }, nobody)
 }

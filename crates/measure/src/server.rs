@@ -1,12 +1,14 @@
 //! A measuring server: who may measure, one at a time, and what a measurement may cost.
 
 mod session;
+pub mod status;
 
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream as StdStream};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ekiden_keys::{Fingerprint, random_secret};
 use ekiden_net::patience;
@@ -139,6 +141,9 @@ pub(crate) struct Server {
     /// Connections of nodes that have proven their keys and have not begun to measure, by the nodes' names.
     known: Arc<EvictionTable<String>>,
     log: Box<dyn Fn(Happened) + Send + Sync>,
+    began: Instant,
+    /// Measurements that have ended.
+    measured: AtomicU64,
 }
 
 /// Who measures.
@@ -154,6 +159,9 @@ type Links = mpsc::Receiver<(Purpose, StdStream)>;
 
 /// The measurement that is under way.
 struct Current {
+    /// The client: its name if it has one, and its address.
+    client: String,
+    began: Instant,
     token: [u8; 16],
     links: mpsc::Sender<(Purpose, StdStream)>,
 }
@@ -179,6 +187,7 @@ pub fn run(
     known_again: impl Fn() -> Option<Security<Known>>,
     log: impl Fn(Happened) + Send + Sync + 'static,
 ) -> Result<(), StartError> {
+    let began = Instant::now();
     // Before the signals have another meaning than to end the process.
     await_free(settings.address, false, patience::deadline(), |error| log(Happened::Waits { why: error.to_string() }))?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -192,6 +201,8 @@ pub fn run(
             most_strangers: Strangers::bounds(open_files()?),
             known: Arc::default(),
             log: Box::new(log),
+            began,
+            measured: AtomicU64::default(),
         });
         let heed = async {
             while signals.next().await == Asked::Reload {
@@ -211,7 +222,9 @@ async fn serve(server: Arc<Server>) -> Result<(), StartError> {
     let listener = listen_alone(server.settings.address, false, &TcpOptions::default())?;
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
-    (server.log)(Happened::Ready(listener.local_addr()?));
+    let address = listener.local_addr()?;
+    status::answer(server.clone(), address);
+    (server.log)(Happened::Ready(address));
     loop {
         match listener.accept().await {
             Ok((socket, from)) => {
@@ -366,7 +379,7 @@ impl Server {
     }
 
     /// A measurement begins, unless there is one.
-    fn begin(&self) -> Result<([u8; 16], Links), String> {
+    fn begin(&self, client: &Client) -> Result<([u8; 16], Links), String> {
         let secret = random_secret().map_err(|error| error.to_string())?;
         let mut token = [0; 16];
         token.copy_from_slice(&secret[..16]);
@@ -376,7 +389,7 @@ impl Server {
             // Whose it is, is not a stranger's business.
             return Err("another measurement is under way; try again later".into());
         }
-        *current = Some(Current { token, links });
+        *current = Some(Current { client: client.name.clone(), began: Instant::now(), token, links });
         Ok((token, taken))
     }
 

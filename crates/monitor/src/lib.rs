@@ -13,6 +13,7 @@ mod measurement;
 mod picture;
 mod schedule;
 mod service;
+pub mod status;
 mod text;
 
 pub use by_iperf3::by_iperf3;

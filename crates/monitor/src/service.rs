@@ -16,6 +16,7 @@ use crate::export::to_prometheus;
 use crate::history::{History, HistoryError};
 use crate::measurement::{Failure, Measured, Measurement};
 use crate::schedule::{Rounds, order};
+use crate::status::Seen;
 
 mod clock;
 
@@ -91,6 +92,8 @@ pub struct Service {
     /// What is still to be written.
     waiting: Vec<Measurement>,
     lost: usize,
+    /// What is told to those who ask.
+    seen: Arc<Seen>,
 }
 
 /// How a round ended.
@@ -105,6 +108,7 @@ impl Service {
     pub fn new(config: Config, history: History, measure: Arc<Measure>) -> Self {
         let (sender, events) = channel();
         let clock = Clock::start();
+        let seen = Arc::new(Seen::new(&config));
         Self {
             config,
             history,
@@ -119,7 +123,13 @@ impl Service {
             number: 0,
             waiting: Vec::new(),
             lost: 0,
+            seen,
         }
+    }
+
+    /// What it is seen to do.
+    pub fn seen(&self) -> Arc<Seen> {
+        self.seen.clone()
     }
 
     /// Sending [`Event::Stop`] here ends it.
@@ -145,12 +155,14 @@ impl Service {
         }
         loop {
             if let Some(config) = self.next_config.take() {
+                self.seen.takes(&self.config.targets, &config);
                 self.config = *config;
             }
             let start = Instant::now();
             let mut rounds = Rounds::new(self.config.interval.into(), self.config.offset);
             while self.next_config.is_none() {
                 let next = rounds.next(start.elapsed(), chance()?);
+                self.seen.waits_until(start + next);
                 if !self.wait(next.saturating_sub(start.elapsed())) {
                     return self.finish();
                 }
@@ -188,7 +200,9 @@ impl Service {
         for index in order(self.config.targets.len(), self.rounds) {
             let Some(target) = self.config.targets.get(index).cloned() else { continue };
             let started_unix_ms = clock::unix_ms();
+            self.seen.measures(&target.name);
             let Some(result) = self.measured(&target)? else { return Ok(Round::Stopped) };
+            self.seen.has_measured(&target.name, started_unix_ms, &result);
             match &result {
                 Ok(measured) => {
                     succeeded = true;
@@ -209,6 +223,7 @@ impl Service {
                 result,
             });
             self.write()?;
+            self.seen.are_unwritten(self.waiting.len());
         }
         self.rounds += 1;
         self.forget()?;

@@ -5,6 +5,7 @@ mod announce;
 pub mod ask_socket;
 mod askers;
 pub mod followed;
+pub mod process;
 pub mod reload;
 mod signals;
 pub mod status;

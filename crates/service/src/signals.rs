@@ -48,13 +48,17 @@ impl Signals {
         Ok(signals)
     }
 
-    /// For a program without an event loop: from here on `heed` is told what the signals ask, in a thread, until one asks for the end.
+    /// For a program without an event loop: from here on `heed` is told what the signals ask, in a thread, until one asks for the end. `begin`
+    /// may spawn tasks for that thread.
     ///
     /// # Errors
     /// As [`Signals::new`], or if the system has no room for a thread.
-    pub fn tell(mut heed: impl FnMut(Asked) + Send + 'static) -> io::Result<()> {
-        let runtime = Builder::new_current_thread().enable_io().build()?;
-        let mut signals = runtime.block_on(async { Self::new() })?;
+    pub fn tell(begin: impl FnOnce(), mut heed: impl FnMut(Asked) + Send + 'static) -> io::Result<()> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let mut signals = runtime.block_on(async {
+            begin();
+            Self::new()
+        })?;
         let listen = move || {
             runtime.block_on(async {
                 loop {

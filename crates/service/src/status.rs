@@ -12,7 +12,7 @@ use crate::status_socket::{self, AskError, PATIENCE, QUEUE};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Whose {
     /// Such as `tunnel` or `gateway on`.
-    pub kind: &'static str,
+    pub kind: String,
     /// Such as the device `ekiden0`.
     pub name: String,
 }

@@ -53,6 +53,8 @@ const GREETING: Duration = Duration::from_secs(10);
 
 /// What all tasks share. They run on one thread.
 struct Node {
+    /// When the program has started; other nodes may have been before this one.
+    began: Instant,
     config: Config,
     tun: Rc<Tun>,
     peers: Vec<PeerState>,
@@ -79,6 +81,7 @@ struct Node {
 /// # Errors
 /// If it cannot start, or its device is gone.
 pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
+    let began = Instant::now();
     // If the limit stays what it was, there are fewer places for strangers.
     let _ = socket::raise_open_files();
     // Kept for as long as the process lives, for the connections to come.
@@ -92,7 +95,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     keep_only(needed(&config)).map_err(StartError::Privileges)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
-        let mut node = Rc::new(Node::new(config, Rc::new(Tun::new(tun)?))?);
+        let mut node = Rc::new(Node::new(began, config, Rc::new(Tun::new(tun)?))?);
         host::warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         node.say_key();
         let mut signals = Signals::new()?;
@@ -114,7 +117,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
             drop(tasks);
             listener = fresh;
             held.extend(control);
-            node = Rc::new(Node::new(config, Rc::clone(&node.tun))?);
+            node = Rc::new(Node::new(began, config, Rc::clone(&node.tun))?);
             node.say_key();
         }
     });
@@ -206,7 +209,7 @@ fn listen(
 }
 
 impl Node {
-    fn new(config: Config, tun: Rc<Tun>) -> Result<Self, StartError> {
+    fn new(began: Instant, config: Config, tun: Rc<Tun>) -> Result<Self, StartError> {
         let secret = random_secret()?;
         let salt = u64::from_ne_bytes(secret[..8].try_into().unwrap_or_default());
         let slot = || Slot::new(Outgoing::new(&config.queue, config.device.mtu, salt));
@@ -225,6 +228,7 @@ impl Node {
         let (unroutable, unreadable, device_refused) = Default::default();
         let most_strangers = Strangers::bounds(socket::open_files()?);
         Ok(Self {
+            began,
             config,
             tun,
             peers,

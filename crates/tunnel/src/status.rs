@@ -1,5 +1,6 @@
 //! What a running tunnel says of itself, and how it is asked: on a socket that is named after its device.
 
+use ekiden_service::process::Process;
 use ekiden_service::status::{StatusError, Whose, ask as ask_status};
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TunnelStatus {
+    /// Its process.
+    #[serde(flatten)]
+    pub process: Process,
     /// Its network device.
     pub device: String,
     /// The node's name.
@@ -115,5 +119,5 @@ pub fn ask(device: &str) -> Result<TunnelStatus, StatusError> {
     let nobody = |device: &str| {
         format!("no tunnel with the device '{device}' runs here; `ip link` shows the devices of this network namespace")
     };
-    ask_status(&socket_name(device), Whose { kind: "tunnel", name: device.into() }, nobody)
+    ask_status(&socket_name(device), Whose { kind: "tunnel".into(), name: device.into() }, nobody)
 }

@@ -54,7 +54,7 @@ fn text(status: &GatewayStatus, columns: Option<usize>) -> String {
         "device {}, by {}, for {} s\n{}\n{}\n{} packets passed, {} of these groups, {} with a lowered window\n",
         status.device,
         status.hook,
-        status.running_s,
+        status.process.running_s,
         groups.to_text_within(columns),
         streams,
         counters.packets,

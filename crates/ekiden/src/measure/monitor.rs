@@ -9,7 +9,7 @@ use ekiden_files::check_target;
 use ekiden_keys::Identity;
 use ekiden_monitor::{
     Config, Event, Failure, History, HistoryError, Measured, Server, Service, Target, Zone, by_iperf3, by_server,
-    picture, sections, since, to_csv, to_json, to_prometheus, to_text,
+    picture, sections, since, status, to_csv, to_json, to_prometheus, to_text,
 };
 use ekiden_net::patience;
 use ekiden_service::{Asked, Signals, announce, reload};
@@ -152,14 +152,17 @@ fn keep(args: &Run) -> anyhow::Result<()> {
     let mut before = config.clone();
     let mut service =
         Service::new(config, history, Arc::new(move |target: &Target| measure(target, identity.as_ref())));
-    let (events, file) = (service.events(), file.clone());
-    Signals::tell(move |asked| {
-        let event = match asked {
-            Asked::Reload => read_again(&file, &mut before).map(|changed| Event::Changed(Box::new(changed))),
-            Asked::End => Some(Event::Stop),
-        };
-        let _ = event.map(|event| events.send(event));
-    })?;
+    let (events, seen, file) = (service.events(), service.seen(), file.clone());
+    Signals::tell(
+        || status::answer(seen),
+        move |asked| {
+            let event = match asked {
+                Asked::Reload => read_again(&file, &mut before).map(|changed| Event::Changed(Box::new(changed))),
+                Asked::End => Some(Event::Stop),
+            };
+            let _ = event.map(|event| events.send(event));
+        },
+    )?;
     announce(format!("{announcement}ready\n"));
     Ok(service.run(args.once)?)
 }

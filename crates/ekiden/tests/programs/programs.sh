@@ -1,4 +1,4 @@
-# One program: $COMMAND with $FILE, to which $CHANGE can be added; `ekiden $STATUS` asks it.
+# One program: $COMMAND with $FILE, to which $CHANGE can be added; `ekiden status --json` lists it among $AMONG.
 tell() { cat said ready; }
 mount --make-rprivate /
 mount -t tmpfs none /sys/fs/bpf
@@ -53,19 +53,24 @@ cp right.toml file.toml; hang_up
 grep -q "INFO.*the configuration was read again from file.toml" said || fail "the same file"
 printf '%s' "$CHANGE" >> file.toml; hang_up
 grep -q "read again from file.toml$\|next start" said || fail "a changed file"
-if [ -n "$STATUS" ]; then
-  await 10 "$EKIDEN" $STATUS
-fi
+# It is asked: all programs say the same of their processes.
+"$EKIDEN" status > shown
+grep -q "process $program, for [0-9]* s, ekiden $("$EKIDEN" --version | cut -d' ' -f2)$" shown || fail "$(cat shown)"
+"$EKIDEN" status --json > shown.json
+python3 - "$AMONG" $program shown.json <<'P'
+import json, sys
+among, pid, file = sys.argv[1:]
+(one,) = json.load(open(file))[among]
+assert one["pid"] == int(pid) and one["running_s"] < 600 and one["version"].count(".") == 2, one
+P
 # One that is stopped does not hide another.
-if [ "$STATUS" = status ]; then
-  printf 'name = "other"\n[listen.socks]\nkind = "socks5"\naddress = "127.0.0.1:1081"\n' > other.toml
-  (exec "$EKIDEN" proxy -c other.toml > other-ready 2> other-said) & other=$!
-  await 20 grep -q "^ready$" other-ready
-  kill -STOP $program
-  code=0; "$EKIDEN" status > shown 2> silent || code=$?
-  kill -CONT $program; kill $other; wait $other
-  [ $code = 1 ] && grep -q "^node other: " shown && grep -q "process '$program' gives no answer" silent || fail "$code: $(cat shown silent)"
-fi
+printf 'name = "other"\n[listen.socks]\nkind = "socks5"\naddress = "127.0.0.1:1081"\n' > other.toml
+(exec "$EKIDEN" proxy -c other.toml > other-ready 2> other-said) & other=$!
+await 20 grep -q "^ready$" other-ready
+kill -STOP $program
+code=0; "$EKIDEN" status > shown 2> silent || code=$?
+kill -CONT $program; kill $other; wait $other
+[ $code = 1 ] && grep -q "^node other: " shown && grep -q "gives no answer" silent || fail "$code: $(cat shown silent)"
 # A SIGHUP while a process waits for what another one has is no end, and is heeded once it has it.
 cp right.toml file.toml
 (exec "$EKIDEN" $COMMAND -c file.toml > next-ready 2> next-said) & next=$!

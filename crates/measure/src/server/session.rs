@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,7 @@ pub(super) async fn begin(server: &Arc<Server>, connection: Connection, client: 
             return None;
         }
     };
-    match server.begin() {
+    match server.begin(&client) {
         Ok((token, links)) => {
             Some(Begun { client, connection, wanted, token, links, under_way: UnderWay(server.clone()) })
         }
@@ -77,6 +78,7 @@ pub(super) async fn run(server: &Server, begun: Begun) {
     let measured = measure(server, &connection, &client, &wanted, token, links).await;
     drop(under_way);
     let Client { from, name: client } = client;
+    server.measured.fetch_add(1, Ordering::Relaxed);
     match measured {
         Ok(what) => (server.log)(Happened::Ended { from, client, what }),
         Err(error) => {

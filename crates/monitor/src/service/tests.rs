@@ -63,6 +63,30 @@ fn a_failed_measurement_is_a_row_and_the_round_goes_on() {
 }
 
 #[test]
+fn who_asks_is_told_the_last_results_of_targets_that_are_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut service = service(folder.path(), |target| match target.via {
+        Some(_) => Err(Failure("the node is not there".into())),
+        None => good(),
+    });
+    let seen = service.seen();
+    assert!(seen.status().targets.iter().all(|target| target.started_unix_ms.is_none()));
+    service.run(true).unwrap();
+    let told = seen.status();
+    assert_eq!(told.waiting, 0);
+    let results = told.targets.iter().map(|target| (target.received_bit_s, target.failure.as_deref()));
+    assert_eq!(results.collect::<Vec<_>>(), [(Some(8_000_000), None), (None, Some("the node is not there"))]);
+    // One that is another one by now has no result yet, whatever its name.
+    let mut config = config(folder.path());
+    config.targets[1].via = None;
+    seen.takes(&service.config.targets, &config);
+    assert_eq!(
+        seen.status().targets.iter().map(|target| target.started_unix_ms.is_some()).collect::<Vec<_>>(),
+        [true, false]
+    );
+}
+
+#[test]
 fn one_round_without_any_result_is_an_error_and_yet_in_the_history() {
     let folder = tempfile::tempdir().unwrap();
     let mut service = service(folder.path(), |_| panic!("in the measurement"));

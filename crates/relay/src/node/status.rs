@@ -1,17 +1,15 @@
 //! What a running node tells its operator: what it has, for whom, and how near it is to its limits.
 
-use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ekiden_net::socket::overlap;
-use ekiden_service::status::{StatusError, Whose, ask as ask_status};
-use ekiden_service::status_socket;
+use ekiden_service::process::{Kind, Process};
+use ekiden_service::status::StatusError;
 use ekiden_transport::budget;
 use ekiden_units::BitRate;
 use serde::{Deserialize, Serialize};
-use tokio::net::UnixListener;
 
 use super::Relay;
 use crate::access::quota::ClientKey;
@@ -19,9 +17,8 @@ use crate::config::Listener;
 use crate::pool::PeerStatus;
 use crate::shared::Node;
 
-/// What the names of all nodes' sockets begin with. The number of the process follows: two of one name may run, such as one that drains
-/// beside the one that comes after it.
-const SOCKETS: &str = "ekiden/proxy/";
+/// Two of one name may run, such as one that drains beside the one that comes after it.
+const NODES: Kind = Kind { word: "proxy", called: "node" };
 
 /// A running node. One of another build may leave out what is new here, or say more: what it does not say is empty.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -29,12 +26,9 @@ const SOCKETS: &str = "ekiden/proxy/";
 pub struct Running {
     /// Its name.
     pub node: String,
-    /// The release that it is of.
-    pub version: String,
     /// Its process.
-    pub pid: u32,
-    /// For how many seconds it has run.
-    pub running_s: u64,
+    #[serde(flatten)]
+    pub process: Process,
     /// Whether it was told to stop: it accepts for a second more, or until another process has its listeners, and ends with its last stream.
     pub is_draining: bool,
     /// Where connections are accepted.
@@ -102,15 +96,8 @@ impl Answers {
     pub fn start(relay: &Relay) -> Self {
         let answers = Self { listeners: Arc::default() };
         answers.follow(relay);
-        let listener = status_socket::listen(&format!("{SOCKETS}{}", std::process::id()));
-        match listener.and_then(UnixListener::from_std) {
-            Ok(listener) => {
-                let (node, listeners) = (relay.node.clone(), answers.listeners.clone());
-                let status = move || serde_json::to_vec(&of(&node, &listeners)).unwrap_or_default();
-                tokio::spawn(status_socket::answer_all(listener, status, |why| tracing::debug!("{why}")));
-            }
-            Err(error) => unasked(&error),
-        }
+        let (node, listeners) = (relay.node.clone(), answers.listeners.clone());
+        NODES.answer(move || of(&node, &listeners));
         answers
     }
 
@@ -127,14 +114,9 @@ impl Answers {
     }
 }
 
-fn unasked(error: &io::Error) {
-    tracing::warn!("`ekiden status` will not find this node: {error}");
-}
-
 /// The processes of this network namespace that can be asked.
 pub fn processes() -> Vec<u32> {
-    let names = status_socket::names(SOCKETS).unwrap_or_default();
-    names.iter().filter_map(|pid| pid.parse().ok()).collect()
+    NODES.processes()
 }
 
 /// Where the nodes of this network namespace listen, and their processes.
@@ -158,7 +140,9 @@ impl Holders {
         let address = |listener: &ListenerStatus| listener.address.parse().ok();
         let of = |node: Running| {
             let addresses = node.listeners.iter().filter_map(address);
-            addresses.map(|address| Holder { address, node: node.node.clone(), pid: node.pid }).collect::<Vec<_>>()
+            addresses
+                .map(|address| Holder { address, node: node.node.clone(), pid: node.process.pid })
+                .collect::<Vec<_>>()
         };
         Self(running.flat_map(of).collect())
     }
@@ -174,8 +158,7 @@ impl Holders {
 /// # Errors
 /// If there is none, or it does not answer.
 pub fn ask(pid: u32) -> Result<Running, StatusError> {
-    let nobody = |pid: &str| format!("process {pid} is no node that runs here");
-    ask_status(&format!("{SOCKETS}{pid}"), Whose { kind: "node of process", name: pid.to_string() }, nobody)
+    NODES.ask(pid)
 }
 
 fn of(node: &Node, listeners: &Mutex<Vec<ListenerStatus>>) -> Running {
@@ -183,9 +166,7 @@ fn of(node: &Node, listeners: &Mutex<Vec<ListenerStatus>>) -> Running {
     let clients = node.clients.open();
     Running {
         node: config.name.clone(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        pid: std::process::id(),
-        running_s: node.started.elapsed().as_secs(),
+        process: Process::since(node.started),
         is_draining: node.is_stopping(),
         listeners: match node.is_stopping() {
             true => Vec::new(),

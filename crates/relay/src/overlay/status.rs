@@ -236,7 +236,7 @@ pub fn ask(node: Option<&str>) -> Result<OverlayStatus, StatusError> {
         },
     };
     let nobody = |node: &str| format!("no node '{node}' of an overlay runs in this network namespace");
-    ask_status(&socket_name(&node), Whose { kind: "node", name: node }, nobody)
+    ask_status(&socket_name(&node), Whose { kind: "node".into(), name: node }, nobody)
 }
 
 pub(super) fn seconds(time: Time) -> f64 {

@@ -1,6 +1,7 @@
 //! The answers of a node to questions for its status.
 
 use ekiden_net::device;
+use ekiden_service::process::Process;
 
 use super::Node;
 use super::slot::PeerState;
@@ -20,6 +21,7 @@ impl Node {
                 .collect(),
         };
         TunnelStatus {
+            process: Process::since(self.began),
             device: self.config.device.name.clone(),
             name: self.config.name.clone(),
             unroutable: self.unroutable.get(),

@@ -47,7 +47,7 @@ fn it_fills_long_paths_whatever_they_lose_by_chance() {
             let got = runs.mbit / (96.5 * (1.0 - part));
             assert!(got > least, "{got} at {loss} over {delay}");
             // The startup overshoots once.
-            let bound = if queue == "250KB" { 0.015 } else { 0.006 };
+            let bound = if queue == "250KB" { 0.02 } else { 0.006 };
             assert!(runs.again < 1.5 * part + bound, "{} sent again at {loss} over {delay}", runs.again);
         }
     }
@@ -68,6 +68,15 @@ fn median_of(seeds: u32, line: &str, seconds: u32) -> Median {
         values[values.len() / 2]
     };
     Median { mbit: median(&|record| mbit(record)[0]), again: median(&|record| again(record, 0)) }
+}
+
+/// A queue of 2 ms, and hosts that are late by half as much, as in the lab: what chance takes there is learnt all the same.
+#[test]
+fn late_hosts_do_not_make_chance_an_overflow() {
+    let line = "rate = \"100Mbit/s\"\ndelay = \"10ms\"\nqueue = \"25KB\"\nforth.loss = \"1%\"\njitter = \"1ms\"";
+    let runs = median_of(5, line, 15);
+    assert!(runs.mbit > 78.0, "{}", runs.mbit);
+    assert!(runs.again < 0.02, "{} sent again", runs.again);
 }
 
 fn again(record: &Record, flow: usize) -> f64 {

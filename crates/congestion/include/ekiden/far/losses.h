@@ -38,10 +38,13 @@ EK_FN int ek_far_is_beyond(const struct ek_far *state, ek_u32 part)
 /* A round tells how late jitter makes the least round trip. One in which the window was no more than what the path carries tells what
  * is lost by chance: at most EK_FAR_CHANCE, and no more than before where the queue was half as long as one that overflowed, unless
  * jitter hides it. As little as hosts are late by, a 64th of a round trip and at most EK_FAR_HOST_US, is no queue, whatever has been taken
- * for an overflow: else what chance takes, once it is taken for one, is never learnt. The first rounds count more. */
+ * for an overflow: else what chance takes, once it is taken for one, is never learnt. Where the window is an eighth less than what the path
+ * has carried, this connection fills no queue: then its least round trip tells, for in a short queue late hosts make the others as long as
+ * one that overflows. The first rounds count more. */
 EK_FN void ek_far_learn(struct ek_far *state, const struct ek_far_seen *seen)
 {
 	ek_u32 part = ek_min(seen->part, EK_FAR_CHANCE), shift = ek_min(state->learnt + 1u, 4), late_us;
+	ek_u32 queue_us = state->own <= ek_far_carried(state, 0) / 8 * 7 ? seen->least_us : seen->most_us;
 	ek_u64 carried;
 
 	state->noise = (unsigned short)(((ek_u32)state->noise * 7 + ek_min(seen->least_us / 64, 65535u)) / 8);
@@ -55,7 +58,7 @@ EK_FN void ek_far_learn(struct ek_far *state, const struct ek_far_seen *seen)
 		return;
 	if (part <= state->chance) {
 		state->chance -= (state->chance - part) >> shift;
-	} else if (seen->most_us <= ek_max(state->depth_us / 2, ek_min(state->base_us / 64, EK_FAR_HOST_US)) ||
+	} else if (queue_us <= ek_max(state->depth_us / 2, ek_min(state->base_us / 64, EK_FAR_HOST_US)) ||
 		   (seen->swing_us > seen->target_us && !state->few)) {
 		/* As much is lost without a queue as with one: it had not overflowed. */
 		if (state->learnt < 3 && ek_far_is_beyond(state, part))

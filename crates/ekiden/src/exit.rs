@@ -100,6 +100,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
             | RegistryError::NoOverlay { .. }
             | RegistryError::NeverAdmitted { .. }
             | RegistryError::HasOtherKey { .. }
+            | RegistryError::Unreadable { .. }
             | RegistryError::KeyTaken { .. } => 2,
             RegistryError::File { .. } => 3,
             RegistryError::NoUser { .. }

@@ -8,7 +8,7 @@ use ekiden_overlay::member::{Member, Position, check_price};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::record::{TEXT_MOST, brief, is_text, parse_json};
+use crate::record::{REQUIRES, TEXT_MOST, brief, is_text, parse_json};
 
 /// The version of admissions that this crate writes and reads.
 const FORMAT: u64 = 1;
@@ -111,7 +111,8 @@ impl Admission {
     /// # Errors
     /// What is wrong with it, without the node's name.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let again = "the operator admits it anew with `ekiden overlay admit`";
+        let again =
+            "the operator admits it anew with `ekiden overlay admit --replace`, unless a later build has written it";
         let (admission, _): (Self, _) =
             parse_json("its admission", ADMISSION_MOST, ("admission_format", FORMAT), bytes)
                 .map_err(|why| format!("{why}: {again}"))?;
@@ -130,8 +131,22 @@ impl Admission {
         if let Some(text) = near.iter().chain(region).find(|text| !is_text(text)) {
             return Err(format!("'{}' is no destination or region: 1 to {TEXT_MOST} printable bytes", brief(text)));
         }
+        if let Some(required) =
+            self.more.get(REQUIRES).filter(|names| names.as_array().is_none_or(|names| !names.is_empty()))
+        {
+            return Err(format!("{REQUIRES} {}, which this build does not know", brief(&required.to_string())));
+        }
+        if self.to_bytes().len() > ADMISSION_MOST {
+            return Err(format!("it takes more than {ADMISSION_MOST} bytes"));
+        }
         check_price(*price)
     }
+}
+
+/// The key of an admission, also of one that cannot be read otherwise.
+pub fn fingerprint_of(bytes: &[u8]) -> Option<String> {
+    let whole: Map<String, Value> = serde_json::from_slice(bytes).ok()?;
+    Some(whole.get("fingerprint")?.as_str()?.to_owned())
 }
 
 impl From<&Member> for Admission {
@@ -212,6 +227,13 @@ mod tests {
         assert!(refusal(|of| of.region = Some("a\nb".into())).contains("a\\nb"));
         assert!(refusal(|of| of.price = -1.0).contains("price"));
         assert!(refusal(|of| of.admission_format = 2).contains("admission_format 2"));
+        assert!(
+            refusal(|of| of.more = Map::from_iter([("colour".into(), "a".repeat(ADMISSION_MOST).into())]))
+                .contains("bytes")
+        );
+        let kept = Admission { more: Map::from_iter([("requires".into(), vec!["sealed"].into())]), ..admission() };
+        assert!(kept.check().unwrap_err().contains("sealed"), "also where it was read by another way");
+        assert_eq!(fingerprint_of(&kept.to_bytes()), Some(admission().fingerprint));
         // As it was before there was more than a key to say.
         let bare = Admission::parse(admission().fingerprint.as_bytes()).unwrap_err();
         assert!(bare.contains("admission_format") && bare.contains("ekiden overlay admit"), "{bare}");

@@ -165,6 +165,16 @@ pub enum RegistryError {
         /// The fingerprint that is admitted.
         admitted: String,
     },
+    /// What is said of a node that is to be admitted cannot be read, so that it cannot stay.
+    #[error("{why}; --replace admits '{node}' to '{overlay}' anew, without all that stands there")]
+    Unreadable {
+        /// The node's name.
+        node: String,
+        /// The overlay's name.
+        overlay: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// There is no such overlay.
     #[error(
         "etcd at {endpoint} has no overlay '{overlay}': the operator makes it with `ekiden overlay init {overlay}`, or this is another cluster's etcd"

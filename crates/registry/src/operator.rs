@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ekiden_keys::Fingerprint;
 use serde_json::{Value, json};
 
-use crate::admission::{Admission, Terms};
+use crate::admission::{Admission, Terms, fingerprint_of};
 use crate::client::Client;
 use crate::error::RegistryError;
 use crate::gateway::{Done, KeyValue, Range, Txn, base64};
@@ -62,8 +62,8 @@ impl Operator {
     /// these say nothing. Returns the admission, and the one before.
     ///
     /// # Errors
-    /// If `terms` cannot be, the overlay is not there, another node is admitted with this key, this one with another key that is not to be replaced, or
-    /// no member of etcd does it.
+    /// If `terms` cannot be, the overlay is not there, another node is admitted with this key, this one with another key or by an entry that
+    /// cannot be read, which are not to be replaced, or no member of etcd does it.
     pub fn admit(
         &mut self,
         node: &str,
@@ -74,13 +74,19 @@ impl Operator {
         check_name("name", node)?;
         self.id()?;
         let fresh = Admission::of(fingerprint);
-        let mut admitted = self.admitted()?;
-        let has_key = |of: &Result<Admission, String>| of.as_ref().is_ok_and(|of| of.fingerprint == fresh.fingerprint);
-        if let Some((name, _)) = admitted.iter().find(|(name, of)| *name != node && has_key(of)) {
+        let entries = self.entries()?;
+        // Also one that cannot be read: a later build may have written it.
+        let has_key = |bytes: &[u8]| fingerprint_of(bytes).is_some_and(|key| key == fresh.fingerprint);
+        if let Some((name, _)) = entries.iter().find(|(name, bytes)| *name != node && has_key(bytes)) {
             return Err(RegistryError::KeyTaken { fingerprint: fresh.fingerprint, name: name.clone() });
         }
-        // What cannot be read says nothing that could stay.
-        let before = admitted.remove(node).and_then(Result::ok);
+        let before = match entries.get(node).map(|bytes| Admission::parse(bytes)) {
+            Some(Err(why)) if if_other == IfOtherKey::Refuse => {
+                return Err(RegistryError::Unreadable { node: node.into(), overlay: self.overlay.clone(), why });
+            }
+            // What cannot be read says nothing that could stay.
+            before => before.and_then(Result::ok),
+        };
         if let Some(before) = before.as_ref().filter(|before| before.fingerprint != fresh.fingerprint)
             && if_other == IfOtherKey::Refuse
         {
@@ -121,13 +127,18 @@ impl Operator {
     /// # Errors
     /// If no member of etcd tells.
     pub fn admitted(&mut self) -> Result<Admitted, RegistryError> {
+        Ok(self.entries()?.into_iter().map(|(name, bytes)| (name, Admission::parse(&bytes))).collect())
+    }
+
+    /// The admissions as they are written, by name.
+    fn entries(&mut self) -> Result<BTreeMap<String, Vec<u8>>, RegistryError> {
         let (from, end) = (self.keys.admitted(""), self.keys.admitted("").replace("admitted/", "admitted0"));
         let request = json!({ "key": base64(from), "range_end": base64(end), "limit": KEYS_MOST.to_string() });
         let range: Range = self.call("kv/range", "a question for the admitted nodes", &request)?;
         let one = |kv: KeyValue| {
             let key = String::from_utf8(kv.key).ok()?;
             let RegistryKey::Admitted(name) = self.keys.place(&key) else { return None };
-            Some((name.to_owned(), Admission::parse(&kv.value)))
+            Some((name.to_owned(), kv.value))
         };
         Ok(range.kvs.into_iter().filter_map(one).collect())
     }

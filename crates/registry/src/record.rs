@@ -97,7 +97,7 @@ impl Record {
 }
 
 /// The key under which JSON names what its reader must know. This build knows nothing of the kind yet.
-const REQUIRES: &str = "requires";
+pub const REQUIRES: &str = "requires";
 
 /// JSON of at most `most` bytes with this version under this key, and all that it has. `what` names it in errors.
 ///

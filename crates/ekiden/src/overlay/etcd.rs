@@ -64,7 +64,7 @@ pub struct Admit {
     /// A file with the password of the node's user of etcd, which is made.
     #[arg(long, value_name = "FILE")]
     node_password_file: Option<PathBuf>,
-    /// Let the new key count if the name is admitted with another one.
+    /// Let the new key count if the name is admitted with another one, or what is said of it cannot be read.
     #[arg(long)]
     replace: bool,
 }

@@ -150,6 +150,26 @@ fn two_nodes_with_one_name_or_one_key_are_named() {
     assert!(matches!(error, RegistryError::KeyTaken { .. }), "{error}");
 }
 
+/// What an older build cannot read it does not replace without being told to, and does not take the key of.
+#[test]
+fn an_admission_by_a_later_build_is_not_lost_by_an_older_one() {
+    let cluster = Cluster::start(1);
+    let mut operator = cluster.operator();
+    operator.init().unwrap();
+    let sealed = format!(r#"{{"admission_format":1,"fingerprint":"{}","requires":["sealed"],"sealed":true}}"#, key(1));
+    cluster.put_long(&format!("/ekiden/{OVERLAY}/admitted/a"), sealed.as_bytes());
+    let mut admit = |name: &str, of: u8, if_other| {
+        let terms = Terms { price: Some(2.0), ..Terms::default() };
+        operator.admit(name, key(of).parse().unwrap(), terms, if_other).map(|(admission, _)| admission.price)
+    };
+    for of in [1, 2] {
+        let error = admit("a", of, IfOtherKey::Refuse).unwrap_err();
+        assert!(matches!(error, RegistryError::Unreadable { .. }) && error.to_string().contains("sealed"), "{error}");
+    }
+    assert!(matches!(admit("b", 1, IfOtherKey::Replace), Err(RegistryError::KeyTaken { .. })));
+    assert_eq!(admit("a", 2, IfOtherKey::Replace).unwrap(), 2.0);
+}
+
 #[test]
 fn absurd_records_are_ignored_with_a_reason() {
     let cluster = Cluster::start(1);

@@ -82,7 +82,7 @@ fn write_files(folder: &Path) -> String {
 /// The paths of all keys in a table, each as the table's path and the key. The elements of an array of tables have numbers.
 fn paths(table: &Table, at: &[String], found: &mut Vec<Vec<String>>) {
     for (key, value) in table {
-        let path = [at, &[key.clone()]].concat();
+        let path = [at, std::slice::from_ref(key)].concat();
         match value {
             Value::Table(inner) => paths(inner, &path, found),
             Value::Array(all) if all.iter().any(Value::is_table) => {
@@ -141,7 +141,7 @@ fn every_key_is_read_and_shown() {
             let mut found = Vec::new();
             paths(&table, &[], &mut found);
             for path in &found {
-                let of = sections.iter().find(|section| section.keys.iter().any(|key| is_of(path, section, &key.name)));
+                let of = sections.iter().find(|section| section.keys.iter().any(|key| is_of(path, section, key.name)));
                 let Some(section) = of else { continue };
                 // Without it the configuration is another one, or none.
                 let mut less = table.clone();

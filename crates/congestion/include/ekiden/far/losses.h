@@ -40,11 +40,12 @@ EK_FN int ek_far_is_beyond(const struct ek_far *state, ek_u32 part)
  * jitter hides it. As little as hosts are late by, a 64th of a round trip and at most EK_FAR_HOST_US, is no queue, whatever has been taken
  * for an overflow: else what chance takes, once it is taken for one, is never learnt. Where the window is an eighth less than what the path
  * has carried, this connection fills no queue: then its least round trip tells, for in a short queue late hosts make the others as long as
- * one that overflows. The first rounds count more. */
+ * one that overflows. More than half of EK_FAR_CHANCE would be many who share it. The first rounds count more. */
 EK_FN void ek_far_learn(struct ek_far *state, const struct ek_far_seen *seen)
 {
 	ek_u32 part = ek_min(seen->part, EK_FAR_CHANCE), shift = ek_min(state->learnt + 1u, 4), late_us;
-	ek_u32 queue_us = state->own <= ek_far_carried(state, 0) / 8 * 7 ? seen->least_us : seen->most_us;
+	int has_room = state->own <= ek_far_carried(state, 0) / 8 * 7 && seen->part <= EK_FAR_CHANCE / 2;
+	ek_u32 queue_us = has_room ? seen->least_us : seen->most_us;
 	ek_u64 carried;
 
 	state->noise = (unsigned short)(((ek_u32)state->noise * 7 + ek_min(seen->least_us / 64, 65535u)) / 8);

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use ekiden_service::process::{Kind, Process};
-use ekiden_service::status::StatusError;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Config, Target};
 use crate::measurement::{Failure, Measured};
 
-const MONITORS: Kind = Kind { word: "monitor", called: "monitor" };
+/// Those that run.
+pub const MONITORS: Kind = Kind { word: "monitor", called: "monitor" };
 
 /// A running monitor.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -126,17 +126,4 @@ impl Seen {
 /// Answers those who ask until the process ends. To be called within its event loop.
 pub fn answer(seen: Arc<Seen>) {
     MONITORS.answer(move || seen.status());
-}
-
-/// The processes of this network namespace that can be asked.
-pub fn processes() -> Vec<u32> {
-    MONITORS.processes()
-}
-
-/// Asks the monitor of this process.
-///
-/// # Errors
-/// If there is none, or it does not answer.
-pub fn ask(pid: u32) -> Result<MonitorStatus, StatusError> {
-    MONITORS.ask(pid)
 }

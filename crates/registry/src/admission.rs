@@ -136,9 +136,6 @@ impl Admission {
         {
             return Err(format!("{REQUIRES} {}, which this build does not know", brief(&required.to_string())));
         }
-        if self.to_bytes().len() > ADMISSION_MOST {
-            return Err(format!("it takes more than {ADMISSION_MOST} bytes"));
-        }
         check_price(*price)
     }
 }

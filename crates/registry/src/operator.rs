@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ekiden_keys::Fingerprint;
 use serde_json::{Value, json};
 
-use crate::admission::{Admission, Terms, fingerprint_of};
+use crate::admission::{ADMISSION_MOST, Admission, Terms, fingerprint_of};
 use crate::client::Client;
 use crate::error::RegistryError;
 use crate::gateway::{Done, KeyValue, Range, Txn, base64};
@@ -96,7 +96,11 @@ impl Operator {
         let mut admission = before.clone().unwrap_or_else(|| fresh.clone()).with(terms);
         admission.fingerprint = fresh.fingerprint;
         admission.check().map_err(|why| wrong("admission", why))?;
-        let write = [put(&self.keys.admitted(node), admission.to_bytes(), 0)];
+        let bytes = admission.to_bytes();
+        if bytes.len() > ADMISSION_MOST {
+            return Err(wrong("admission", format!("it would take {} bytes, more than {ADMISSION_MOST}", bytes.len())));
+        }
+        let write = [put(&self.keys.admitted(node), bytes, 0)];
         self.call::<Txn>("kv/txn", "an admission", &json!({ "success": write }))?;
         Ok((admission, before))
     }

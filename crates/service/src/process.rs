@@ -71,10 +71,10 @@ impl Kind {
     /// If there is none, or it does not answer.
     pub fn ask<T: DeserializeOwned>(self, pid: u32) -> Result<T, StatusError> {
         let nobody = |pid: &str| format!("process {pid} is no {} that runs here", self.called);
-        ask(&self.socket(&pid.to_string()), Whose { kind: self.of_process(), name: pid.to_string() }, nobody)
-    }
-
-    fn of_process(self) -> String {
-        format!("{} of process", self.called)
+        ask(
+            &self.socket(&pid.to_string()),
+            Whose { kind: format!("{} of process", self.called), name: pid.to_string() },
+            nobody,
+        )
     }
 }

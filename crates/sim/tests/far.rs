@@ -39,7 +39,7 @@ fn mbit(record: &Record) -> Vec<f64> {
 /// 100 Mbit/s, of which 96.5 are payload. The beginning counts.
 #[test]
 fn it_fills_long_paths_whatever_they_lose_by_chance() {
-    for (delay, queue, least) in [("10ms", "125KB", 0.95), ("100ms", "1250KB", 0.86), ("100ms", "250KB", 0.85)] {
+    for (delay, queue, least) in [("10ms", "125KB", 0.95), ("100ms", "1250KB", 0.88), ("100ms", "250KB", 0.86)] {
         for (loss, part) in [("0", 0.0), ("0.1%", 0.001), ("1%", 0.01), ("2%", 0.02)] {
             let line =
                 format!("rate = \"100Mbit/s\"\ndelay = \"{delay}\"\nqueue = \"{queue}\"\nforth.loss = \"{loss}\"");
@@ -47,7 +47,7 @@ fn it_fills_long_paths_whatever_they_lose_by_chance() {
             let got = runs.mbit / (96.5 * (1.0 - part));
             assert!(got > least, "{got} at {loss} over {delay}");
             // The startup overshoots once.
-            let bound = if queue == "250KB" { 0.02 } else { 0.006 };
+            let bound = if queue == "250KB" { 0.019 } else { 0.005 };
             assert!(runs.again < 1.5 * part + bound, "{} sent again at {loss} over {delay}", runs.again);
         }
     }
@@ -75,7 +75,7 @@ fn median_of(seeds: u32, line: &str, seconds: u32) -> Median {
 fn late_hosts_do_not_make_chance_an_overflow() {
     let line = "rate = \"100Mbit/s\"\ndelay = \"10ms\"\nqueue = \"25KB\"\nforth.loss = \"1%\"\njitter = \"1ms\"";
     let runs = median_of(5, line, 15);
-    assert!(runs.mbit > 78.0, "{}", runs.mbit);
+    assert!(runs.mbit > 80.0, "{}", runs.mbit);
     assert!(runs.again < 0.02, "{} sent again", runs.again);
 }
 
@@ -168,10 +168,10 @@ fn what_is_no_queue_is_not_taken_for_one() {
     // Over 24 seeds the path that becomes five times longer has 75 to 92: that is noticed at once or some seconds later.
     for (line, seconds, least, most_again) in [
         ("delay = \"40ms\"\nqueue = \"500KB\"\nchanges = [{ at = \"10s\", delay = \"80ms\" }]", 60, 85.0, 0.03),
-        ("delay = \"10ms\"\nqueue = \"125KB\"\nchanges = [{ at = \"10s\", delay = \"50ms\" }]", 60, 72.0, 0.03),
+        ("delay = \"10ms\"\nqueue = \"125KB\"\nchanges = [{ at = \"10s\", delay = \"50ms\" }]", 60, 85.0, 0.03),
         ("delay = \"40ms\"\nqueue = \"500KB\"\njitter = \"20ms\"", 30, 75.0, 0.03),
         ("delay = \"40ms\"\nqueue = \"500KB\"\nreorder = \"1%\"\nreorder_by = \"5ms\"", 30, 88.0, 0.02),
-        ("delay = \"40ms\"\nqueue = \"500KB\"\nback.rate = \"2Mbit/s\"\nback.queue = \"50KB\"", 30, 70.0, 0.03),
+        ("delay = \"40ms\"\nqueue = \"500KB\"\nback.rate = \"2Mbit/s\"\nback.queue = \"50KB\"", 30, 88.0, 0.03),
     ] {
         let line = format!("rate = \"100Mbit/s\"\n{line}");
         let runs = median_of(5, &line, seconds);

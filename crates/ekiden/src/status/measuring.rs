@@ -20,8 +20,8 @@ impl Found {
     /// Asks all. Those that do not tell say why in `silent`.
     pub fn ask(silent: &mut Vec<StatusError>) -> Self {
         Self {
-            monitors: answers(&monitor::processes(), |pid| monitor::ask(*pid), silent),
-            measuring_servers: answers(&server::processes(), |pid| server::ask(*pid), silent),
+            monitors: answers(&monitor::MONITORS.processes(), |pid| monitor::MONITORS.ask(*pid), silent),
+            measuring_servers: answers(&server::SERVERS.processes(), |pid| server::SERVERS.ask(*pid), silent),
         }
     }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ekiden_service::process::{Kind, Process};
-use ekiden_service::status::StatusError;
 use serde::{Deserialize, Serialize};
 
 use super::Server;
 
-const SERVERS: Kind = Kind { word: "measure", called: "measuring server" };
+/// Those that run.
+pub const SERVERS: Kind = Kind { word: "measure", called: "measuring server" };
 
 /// A running measuring server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -46,17 +46,4 @@ fn of(server: &Server, address: SocketAddr) -> ServerStatus {
         measured: server.measured.load(Ordering::Relaxed),
         strangers: server.strangers.count() as u64,
     }
-}
-
-/// The processes of this network namespace that can be asked.
-pub fn processes() -> Vec<u32> {
-    SERVERS.processes()
-}
-
-/// Asks the server of this process.
-///
-/// # Errors
-/// If there is none, or it does not answer.
-pub fn ask(pid: u32) -> Result<ServerStatus, StatusError> {
-    SERVERS.ask(pid)
 }

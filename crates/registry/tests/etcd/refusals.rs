@@ -168,6 +168,14 @@ fn an_admission_by_a_later_build_is_not_lost_by_an_older_one() {
     }
     assert!(matches!(admit("b", 1, IfOtherKey::Replace), Err(RegistryError::KeyTaken { .. })));
     assert_eq!(admit("a", 2, IfOtherKey::Replace).unwrap(), 2.0);
+    // What would be too long to be read is not written.
+    let later = "x".repeat(32_600);
+    let long = format!(r#"{{"admission_format":1,"fingerprint":"{}","later":"{later}"}}"#, key(3));
+    cluster.put_long(&format!("/ekiden/{OVERLAY}/admitted/c"), long.as_bytes());
+    let terms = Terms { near: Some(vec![".example".into(); 20]), ..Terms::default() };
+    let error = operator.admit("c", key(3).parse().unwrap(), terms, IfOtherKey::Refuse).unwrap_err();
+    assert!(error.to_string().contains("bytes"), "{error}");
+    assert!(operator.admitted().unwrap()["c"].as_ref().is_ok_and(|of| of.near.is_empty()));
 }
 
 #[test]

@@ -34,9 +34,6 @@ const MADE_UP_S: f64 = 1.0;
 const PART_LEAST: f64 = 0.25;
 /// ... and forgotten if it is more than the limit allows in this time, in seconds.
 const BEYOND_MOST_S: f64 = 2.0;
-/// Where nobody wants more, so many streams may each have what is left of a limit. If more of them begin at once, before the next look, they
-/// send so many times the limit: less than what is forgotten.
-const IDLE_AT_ONCE: f64 = 4.0;
 /// A pace that differs by less is left as it is.
 const SAME: f64 = 0.02;
 /// Streams begin at once while less than the limit allows in this time, in seconds, is not made up for. Else they begin one by one: the
@@ -227,8 +224,7 @@ impl Bandwidth {
             share.make_up(limit, now);
             let mut demands = demands.remove(key).unwrap_or_default();
             share.wanting = demands.iter().filter(|demand| demand.is_infinite()).count();
-            let at_once = if share.beyond <= AT_ONCE_S * limit { IDLE_AT_ONCE } else { 1.0 };
-            levels.insert(key.clone(), level(share.room(limit), &mut demands, at_once));
+            levels.insert(key.clone(), level(share.room(limit), &mut demands));
             share.all > 0 || share.beyond > 0.0
         });
         self.paced.each(|_, paced, socket| {
@@ -368,9 +364,8 @@ fn bytes_s(limit: BitRate) -> f64 {
     limit.0 as f64 / 8.0
 }
 
-/// The part that each may have, so that all have what they want or an equal part, and together `room`; and `at_once` times as much where
-/// nobody wants more and all of them begin to.
-fn level(room: f64, demands: &mut [f64], at_once: f64) -> f64 {
+/// The part that each may have, so that all have what they want or an equal part, and together `room`.
+fn level(room: f64, demands: &mut [f64]) -> f64 {
     demands.sort_by(f64::total_cmp);
     let (mut left, mut highest) = (room, 0.0_f64);
     for (at, &demand) in demands.iter().enumerate() {
@@ -380,8 +375,8 @@ fn level(room: f64, demands: &mut [f64], at_once: f64) -> f64 {
         }
         (left, highest) = (left - demand, demand);
     }
-    // Nobody wants more: a few of them may have what is left.
-    highest + left * (at_once / demands.len().max(1) as f64).min(1.0)
+    // Nobody wants more: any of them may have what is left.
+    highest + left
 }
 
 #[cfg(test)]
@@ -391,21 +386,12 @@ mod tests {
     #[test]
     fn whoever_uses_little_leaves_the_rest_to_others() {
         let wants_all = f64::INFINITY;
-        let level = |demands: &mut [f64]| level(100.0, demands, IDLE_AT_ONCE);
-        assert_eq!(level(&mut [wants_all]), 100.0);
-        assert_eq!(level(&mut [wants_all, wants_all]), 50.0);
-        assert_eq!(level(&mut [wants_all, 10.0, wants_all]), 45.0);
-        assert_eq!(level(&mut [wants_all, 60.0, 20.0]), 40.0);
-        assert_eq!(level(&mut [10.0, 20.0]), 90.0);
-        assert_eq!(level(&mut []), 100.0);
-    }
-
-    /// Whoever opens many streams and lets all of them send at once has no more than a few times the limit until the next look.
-    #[test]
-    fn many_that_are_idle_do_not_each_have_the_limit() {
-        let mut idle = vec![0.0; 200];
-        assert_eq!(level(100.0, &mut idle, IDLE_AT_ONCE) * 200.0, 400.0);
-        assert_eq!(level(100.0, &mut idle, 1.0) * 200.0, 100.0);
+        assert_eq!(level(100.0, &mut [wants_all]), 100.0);
+        assert_eq!(level(100.0, &mut [wants_all, wants_all]), 50.0);
+        assert_eq!(level(100.0, &mut [wants_all, 10.0, wants_all]), 45.0);
+        assert_eq!(level(100.0, &mut [wants_all, 60.0, 20.0]), 40.0);
+        assert_eq!(level(100.0, &mut [10.0, 20.0]), 90.0);
+        assert_eq!(level(100.0, &mut []), 100.0);
     }
 
     #[test]
